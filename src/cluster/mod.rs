@@ -1,0 +1,3 @@
+//! The only room that talks to Kubernetes: list/watch, slim decoding, writes, election, access.
+
+pub mod client;

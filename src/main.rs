@@ -1,0 +1,2 @@
+//! The `gpudeck` binary: everything is in the library.
+fn main() {}
