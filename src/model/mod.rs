@@ -1,1 +1,42 @@
-//! The `model` room.
+//! What gpudeck knows of a cluster: slim types, and the folding of changes into one picture.
+//!
+//! Pure: no I/O, no wall clock. `Delta` comes in, `Cluster` holds the picture, `Figures` are the
+//! numbers that both the console and `gpudeck snapshot` print.
+
+mod cluster;
+mod decision;
+mod delta;
+mod event;
+mod figures;
+mod gpu;
+mod job;
+mod meta;
+mod node;
+mod node_use;
+mod pod;
+mod quantity;
+mod resources;
+mod text;
+mod workload;
+
+pub use cluster::{Cluster, WorkloadRow};
+pub use decision::{Decision, DecisionKind, FilterCount, Reason};
+pub use delta::{Change, Delta, Gone, Kind, SourceReport, SourceState};
+pub use event::{Event, Severity};
+pub use figures::{Figures, MigFigure, ModelFigure, NamespaceFigure};
+pub use gpu::{GpuModel, GpuResource, MigProfile, MigProfileError};
+pub use job::{Job, Namespace, PriorityClass, VolumeClaim, VolumeTopology};
+pub use meta::{Meta, Owner, ResourceVersion, Uid};
+pub use node::{
+    Condition, MigConfigState, MigStrategy, Node, NodeGpus, Readiness, Sharing, Taint, TaintEffect,
+    Tier, TierSource,
+};
+pub use node_use::{GpuCell, MigCount, MigInstance, NodeUse};
+pub use pod::{
+    Affinity, Constraints, HostPort, MatchExpression, Operator, Phase, Pod, Selector, SelectorTerm,
+    Toleration,
+};
+pub use quantity::{Quantity, QuantityError};
+pub use resources::{ContainerAsk, Resources, pod_requests};
+pub use text::{Str, clean, truncate_middle};
+pub use workload::{GroupName, WorkloadKey, WorkloadState};

@@ -1,0 +1,127 @@
+//! What our scheduler decided about a pod or gang, and why, with numbers.
+
+use std::fmt;
+
+use jiff::Timestamp;
+
+use super::meta::Uid;
+use super::text::Str;
+
+/// A reason that a filter gives, with how many nodes it took out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FilterCount {
+    /// Nodes refused by this filter.
+    pub nodes: u32,
+    /// Why, in the words that kube-scheduler uses for the same (`Insufficient nvidia.com/gpu`).
+    pub why: Str,
+}
+
+/// Why a pod waits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// No node passed the filters.
+    NoNodeFits {
+        /// Nodes looked at.
+        nodes: u32,
+        /// Counts by first failing filter, largest first.
+        filters: Box<[FilterCount]>,
+    },
+    /// The gang has fewer pods than its minimum.
+    GangIncomplete {
+        /// Pods that exist.
+        have: u32,
+        /// Pods needed.
+        need: u32,
+    },
+    /// Only a part of the gang would fit, so none is placed.
+    GangDoesNotFit {
+        /// Pods that would fit now.
+        fits: u32,
+        /// Pods needed.
+        need: u32,
+        /// What stopped the next one.
+        filters: Box<[FilterCount]>,
+    },
+    /// Scheduling gates are still there.
+    Gated {
+        /// Their names.
+        gates: Box<[Str]>,
+    },
+    /// It asks for something that this version does not place.
+    Unsupported {
+        /// What, in words.
+        what: Str,
+    },
+    /// The server refused the write.
+    Refused {
+        /// The server's words.
+        message: Str,
+    },
+}
+
+fn write_filters(f: &mut fmt::Formatter<'_>, filters: &[FilterCount]) -> fmt::Result {
+    for (i, c) in filters.iter().enumerate() {
+        write!(
+            f,
+            "{}{} {}",
+            if i == 0 { " " } else { ", " },
+            c.nodes,
+            c.why
+        )?;
+    }
+    Ok(())
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Reason::NoNodeFits { nodes, filters } => {
+                write!(f, "0/{nodes} nodes fit:")?;
+                write_filters(f, filters)
+            }
+            Reason::GangIncomplete { have, need } => {
+                write!(f, "gang has {have} of {need} pods")
+            }
+            Reason::GangDoesNotFit {
+                fits,
+                need,
+                filters,
+            } => {
+                write!(f, "only {fits} of {need} pods of the gang fit:")?;
+                write_filters(f, filters)
+            }
+            Reason::Gated { gates } => write!(f, "held by scheduling gate {}", gates.join(", ")),
+            Reason::Unsupported { what } => f.write_str(what),
+            Reason::Refused { message } => write!(f, "refused by the server: {message}"),
+        }
+    }
+}
+
+/// What was decided.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DecisionKind {
+    /// Placed on a node.
+    Placed {
+        /// The node.
+        node: Str,
+        /// Why there, in words.
+        why: Str,
+    },
+    /// Left waiting.
+    Waiting(Reason),
+}
+
+/// One decision about one pod.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Decision {
+    /// The pod.
+    pub pod: Uid,
+    /// Its namespace.
+    pub namespace: Str,
+    /// Its name.
+    pub name: Str,
+    /// What.
+    pub kind: DecisionKind,
+    /// When, by the clock handed to the scheduler.
+    pub at: Timestamp,
+}

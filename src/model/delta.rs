@@ -1,0 +1,163 @@
+//! The one stream that every consumer folds.
+
+use std::fmt;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::decision::Decision;
+use super::event::Event;
+use super::job::{Job, Namespace, PriorityClass, VolumeClaim, VolumeTopology};
+use super::meta::Uid;
+use super::node::Node;
+use super::pod::Pod;
+use super::text::Str;
+
+/// The kinds that are watched.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Kind {
+    /// core/v1 Node.
+    Node,
+    /// core/v1 Pod.
+    Pod,
+    /// core/v1 Namespace.
+    Namespace,
+    /// batch/v1 Job.
+    Job,
+    /// core/v1 Event.
+    Event,
+    /// scheduling.k8s.io/v1 PriorityClass.
+    PriorityClass,
+    /// core/v1 PersistentVolumeClaim.
+    VolumeClaim,
+    /// core/v1 PersistentVolume.
+    Volume,
+}
+
+impl Kind {
+    /// All of them, in the order in which they are asked for.
+    pub const ALL: [Kind; 8] = [
+        Kind::Node,
+        Kind::Namespace,
+        Kind::PriorityClass,
+        Kind::Pod,
+        Kind::Job,
+        Kind::Event,
+        Kind::VolumeClaim,
+        Kind::Volume,
+    ];
+
+    /// The resource name in URLs and RBAC rules.
+    pub fn resource(self) -> &'static str {
+        match self {
+            Kind::Node => "nodes",
+            Kind::Pod => "pods",
+            Kind::Namespace => "namespaces",
+            Kind::Job => "jobs",
+            Kind::Event => "events",
+            Kind::PriorityClass => "priorityclasses",
+            Kind::VolumeClaim => "persistentvolumeclaims",
+            Kind::Volume => "persistentvolumes",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.resource())
+    }
+}
+
+/// Which object is gone.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Gone {
+    /// UID.
+    pub uid: Uid,
+    /// Namespace, empty for cluster-scoped kinds.
+    pub namespace: Str,
+    /// Name.
+    pub name: Str,
+}
+
+/// A change of one object.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Change<T> {
+    /// It exists and looks like this now.
+    Set(Arc<T>),
+    /// It does not exist any more.
+    Gone(Gone),
+}
+
+/// How well a kind is known.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SourceState {
+    /// The first list is under way.
+    Loading {
+        /// Objects read so far.
+        read: usize,
+    },
+    /// Listed and watched.
+    Live,
+    /// Was known; the connection is lost since then. What is shown is that old.
+    Stale {
+        /// When the source was last heard.
+        since: Timestamp,
+        /// What went wrong, in words.
+        why: Str,
+    },
+    /// The user may not list or watch it.
+    Denied {
+        /// The missing right and the server's words.
+        why: Str,
+    },
+    /// Never known, and the server does not answer or answers what cannot be read.
+    Failed {
+        /// What went wrong, in words.
+        why: Str,
+    },
+}
+
+/// News of a source.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SourceReport {
+    /// The kind.
+    pub kind: Kind,
+    /// In one namespace only, when the user may not list it in all.
+    pub namespace: Option<Str>,
+    /// Its state.
+    pub state: SourceState,
+    /// When this was so, by the watcher's clock.
+    pub at: Timestamp,
+}
+
+/// One step of the stream.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Delta {
+    /// A node.
+    Node(Change<Node>),
+    /// A pod.
+    Pod(Change<Pod>),
+    /// A namespace.
+    Namespace(Change<Namespace>),
+    /// A Job.
+    Job(Change<Job>),
+    /// An Event.
+    Event(Change<Event>),
+    /// A priority class.
+    PriorityClass(Change<PriorityClass>),
+    /// A PersistentVolumeClaim.
+    VolumeClaim(Change<VolumeClaim>),
+    /// A PersistentVolume.
+    Volume(Change<VolumeTopology>),
+    /// News of a source.
+    Source(SourceReport),
+    /// A decision of our scheduler.
+    Decision(Arc<Decision>),
+    /// An object that could not be read at all, in words that name it.
+    Unreadable {
+        /// Its kind.
+        kind: Kind,
+        /// What and why.
+        what: Str,
+    },
+}

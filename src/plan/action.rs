@@ -1,0 +1,111 @@
+//! Actions and the Plan that holds them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::model::{Decision, Str, Uid};
+
+/// An RBAC right that an action needs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Verb {
+    /// API group, empty for core.
+    pub group: &'static str,
+    /// Resource, with subresource (`pods/binding`).
+    pub resource: &'static str,
+    /// Verb (`create`, `patch`, …).
+    pub verb: &'static str,
+}
+
+impl fmt::Display for Verb {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)?;
+        if self.group.is_empty() {
+            Ok(())
+        } else {
+            write!(f, ".{}", self.group)
+        }
+    }
+}
+
+/// How much an action can hurt.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Danger {
+    /// Starts something; nothing running is touched.
+    Safe,
+    /// Changes what new pods may do.
+    Reversible,
+    /// Ends something that runs.
+    Disruptive,
+}
+
+/// One write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Binds a waiting pod to a node.
+    Bind {
+        /// The pod's UID: the binding names it, so that a re-created pod of the same name is
+        /// refused by the server.
+        pod: Uid,
+        /// Its namespace.
+        namespace: Str,
+        /// Its name.
+        name: Str,
+        /// The node.
+        node: Str,
+    },
+}
+
+impl Action {
+    /// The right that it needs.
+    pub fn verb(&self) -> Verb {
+        match self {
+            Action::Bind { .. } => Verb {
+                group: "",
+                resource: "pods/binding",
+                verb: "create",
+            },
+        }
+    }
+
+    /// Its danger class.
+    pub fn danger(&self) -> Danger {
+        match self {
+            Action::Bind { .. } => Danger::Safe,
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::Bind {
+                namespace,
+                name,
+                node,
+                ..
+            } => write!(f, "bind {namespace}/{name} to {node}"),
+        }
+    }
+}
+
+/// What shall be written, and every decision behind it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Plan {
+    /// Groups of actions in order. All actions of a group belong together (a gang); if one is
+    /// refused, the rest of its group is not begun.
+    pub groups: Vec<Vec<Action>>,
+    /// Decisions that are new or differ from the last ones: placed and waiting pods alike.
+    pub decisions: Vec<Arc<Decision>>,
+}
+
+impl Plan {
+    /// Nothing to write and nothing to tell.
+    pub fn is_empty(&self) -> bool {
+        self.groups.is_empty() && self.decisions.is_empty()
+    }
+
+    /// All actions in order.
+    pub fn actions(&self) -> impl Iterator<Item = &Action> {
+        self.groups.iter().flatten()
+    }
+}
