@@ -1,0 +1,280 @@
+//! update and patch, on the object and on its status.
+
+use serde_json::Value;
+
+use crate::sandbox::object::{self, Object};
+use crate::sandbox::patch::Patch;
+use crate::sandbox::resources::StatusRule;
+use crate::sandbox::serve::{Answer, Call};
+use crate::sandbox::status::{ApiError, Cause};
+use crate::sandbox::store::Refused;
+use crate::sandbox::{Inner, convert, meta};
+
+use super::{TRIES, refused, served};
+
+/// Which part of the object a write may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::sandbox) enum Part {
+    /// Everything but the status.
+    Main,
+    /// The status.
+    Status,
+}
+
+/// What a write comes to.
+enum Outcome {
+    /// Nothing changed: no new resourceVersion.
+    Same,
+    /// A new state.
+    Replace(Value),
+    /// The last finalizer of a deleted object is gone.
+    Remove(Value),
+}
+
+impl Inner {
+    pub(in crate::sandbox) fn update(&self, call: &Call, part: Part) -> Result<Answer, ApiError> {
+        let mut body = call.json()?;
+        meta::check_type(&call.res, &mut body)?;
+        meta::check_shape(&call.res, &body)?;
+        let name = object::text(&body, "/metadata/name").to_owned();
+        if name != call.path.name {
+            return Err(if name.is_empty() {
+                ApiError::bad_request("name is required")
+            } else {
+                ApiError::bad_request(format!(
+                    "the name of the object ({}) does not match the name on the URL ({})",
+                    crate::sandbox::status::clip(&name),
+                    crate::sandbox::status::clip(&call.path.name)
+                ))
+            });
+        }
+        if call.res.custom && object::text(&body, "/metadata/resourceVersion").is_empty() {
+            if !self.store.contains(&call.res.table, &call.key()) {
+                return Err(ApiError::not_found(&call.res, &name));
+            }
+            return Err(ApiError::invalid(
+                &call.res,
+                &name,
+                vec![Cause::invalid(
+                    "metadata.resourceVersion",
+                    &0.into(),
+                    "must be specified for an update",
+                )],
+            ));
+        }
+        self.check_body_namespace(call, &mut body)?;
+        convert::to_stored(&call.res, &mut body);
+        self.change(call, part, |_| Ok(body.clone()))
+    }
+
+    pub(in crate::sandbox) fn patch(&self, call: &Call, part: Part) -> Result<Answer, ApiError> {
+        if call.content_type == "application/apply-patch+yaml" {
+            return Err(ApiError::unsupported_media_type(
+                "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json",
+            ));
+        }
+        let patch = Patch::parse(&call.content_type, &call.body, &call.res)?;
+        self.change(call, part, |old| {
+            let mut new = old.clone();
+            convert::to_served(&call.res, &mut new);
+            patch.apply(&mut new)?;
+            meta::check_type(&call.res, &mut new)?;
+            meta::check_shape(&call.res, &new)?;
+            if object::text(&new, "/metadata/name") != call.path.name {
+                return Err(ApiError::bad_request(
+                    "the name of the object does not match the name on the URL",
+                ));
+            }
+            self.check_body_namespace(call, &mut new)?;
+            convert::to_stored(&call.res, &mut new);
+            Ok(new)
+        })
+    }
+
+    /// Reads, changes by `make` (stored form in and out) and commits; again if another write came
+    /// between and the client did not insist on a resourceVersion.
+    fn change(
+        &self,
+        call: &Call,
+        part: Part,
+        make: impl Fn(&Value) -> Result<Value, ApiError>,
+    ) -> Result<Answer, ApiError> {
+        let dry = call.dry_run()?;
+        let (res, name, key) = (&call.res, call.path.name.as_str(), call.key());
+        for _ in 0..TRIES {
+            let stored: std::sync::Arc<Object> = self
+                .store
+                .get(&res.table, &key)
+                .ok_or_else(|| ApiError::not_found(res, name))?;
+            let old = stored.value();
+            let new = make(&old)?;
+            let asked = object::text(&new, "/metadata/resourceVersion").to_owned();
+            if !asked.is_empty() && asked != stored.rv.to_string() {
+                if asked.parse::<u64>().is_err() {
+                    return Err(ApiError::invalid(
+                        res,
+                        name,
+                        vec![Cause::invalid(
+                            "metadata.resourceVersion",
+                            &asked.into(),
+                            "must be a number",
+                        )],
+                    ));
+                }
+                return Err(ApiError::modified(res, name));
+            }
+            let committed = match self.finish(call, part, &old, new)? {
+                Outcome::Same => return Ok(served(200, call, old)),
+                Outcome::Replace(new) | Outcome::Remove(new) if dry => {
+                    return Ok(served(200, call, new));
+                }
+                Outcome::Replace(mut new) => self
+                    .store
+                    .replace(&res.table, &key, stored.rv, &mut new)
+                    .map(|_| (new, false)),
+                Outcome::Remove(mut last) => self
+                    .store
+                    .remove(&res.table, &key, stored.rv, &mut last)
+                    .map(|_| (last, true)),
+            };
+            match committed {
+                Ok((new, removed)) => {
+                    if removed {
+                        self.after_remove(call, &new);
+                    } else {
+                        self.after_write(call, &new);
+                    }
+                    return Ok(served(200, call, new));
+                }
+                // A PUT that named the version read above must not be repeated on a newer one:
+                // the next round finds the mismatch itself.
+                Err(Refused::Changed) => {}
+                Err(other) => return Err(refused(res, name, &other)),
+            }
+        }
+        Err(ApiError::modified(res, name))
+    }
+
+    /// Carries over what a write may not touch, validates, counts the generation.
+    fn finish(
+        &self,
+        call: &Call,
+        part: Part,
+        old: &Value,
+        mut new: Value,
+    ) -> Result<Outcome, ApiError> {
+        let (res, name) = (&call.res, call.path.name.as_str());
+        if !res.custom {
+            meta::drop_nulls(&mut new);
+        }
+        let uid = object::text(&new, "/metadata/uid");
+        let old_uid = object::text(old, "/metadata/uid");
+        if !uid.is_empty() && uid != old_uid {
+            return Err(ApiError::conflict(
+                res,
+                name,
+                &format!(
+                    "Precondition failed: UID in precondition: {}, UID in object meta: {old_uid}",
+                    crate::sandbox::status::clip(uid)
+                ),
+            ));
+        }
+        if part == Part::Status {
+            new = with_status(res.custom, old, &new);
+        }
+        let old_meta = old.get("metadata").and_then(Value::as_object);
+        let Some(meta) = meta::of(&mut new) else {
+            return Err(ApiError::bad_request("metadata must be an object"));
+        };
+        for field in [
+            "uid",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "generation",
+            "resourceVersion",
+            "generateName",
+        ] {
+            match old_meta.and_then(|m| m.get(field)) {
+                Some(value) => meta.insert(field.into(), value.clone()),
+                None => meta.remove(field),
+            };
+        }
+        meta.remove("managedFields");
+        meta.remove("selfLink");
+        meta::check_values(res, meta)?;
+        if part == Part::Main && res.status != StatusRule::None {
+            let Some(map) = new.as_object_mut() else {
+                return Err(ApiError::bad_request("the object must be a JSON object"));
+            };
+            match old.get("status") {
+                Some(status) => map.insert("status".into(), status.clone()),
+                None => map.remove("status"),
+            };
+        }
+        self.admit_update(call, part, old, &mut new)?;
+        if res.generation && part == Part::Main && spec_differs(res.custom, old, &new) {
+            let generation = old
+                .pointer("/metadata/generation")
+                .and_then(Value::as_i64)
+                .unwrap_or(0)
+                + 1;
+            if let Some(meta) = meta::of(&mut new) {
+                meta.insert("generation".into(), generation.into());
+            }
+        }
+        if new == *old {
+            return Ok(Outcome::Same);
+        }
+        Ok(if released(&new) {
+            Outcome::Remove(new)
+        } else {
+            Outcome::Replace(new)
+        })
+    }
+}
+
+/// Whether a deleted object has nothing left to wait for.
+pub(super) fn released(object: &Value) -> bool {
+    let meta = |field: &str| object.get("metadata").and_then(|m| m.get(field));
+    meta("deletionTimestamp").is_some()
+        && meta("finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty)
+        && meta("deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0) == 0
+        // A namespace also waits for what is in it.
+        && object.pointer("/spec/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty)
+}
+
+/// The old object with the status of `new`; built-in kinds take labels and annotations too.
+fn with_status(custom: bool, old: &Value, new: &Value) -> Value {
+    let mut result = old.clone();
+    if let Some(map) = result.as_object_mut() {
+        match new.get("status") {
+            Some(status) => map.insert("status".into(), status.clone()),
+            None => map.remove("status"),
+        };
+    }
+    if !custom && let Some(meta) = meta::of(&mut result) {
+        for field in ["labels", "annotations", "finalizers"] {
+            match new.get("metadata").and_then(|m| m.get(field)) {
+                Some(value) => meta.insert(field.into(), value.clone()),
+                None => meta.remove(field),
+            };
+        }
+    }
+    result
+}
+
+fn spec_differs(custom: bool, old: &Value, new: &Value) -> bool {
+    if !custom && (old.get("spec").is_some() || new.get("spec").is_some()) {
+        return old.get("spec") != new.get("spec");
+    }
+    let rest = |object: &Value| {
+        object.as_object().map(|map| {
+            map.iter()
+                .filter(|(name, _)| !matches!(name.as_str(), "metadata" | "status"))
+                .map(|(name, value)| (name.clone(), value.clone()))
+                .collect::<Vec<_>>()
+        })
+    };
+    rest(old) != rest(new)
+}
