@@ -1,7 +1,7 @@
 //! What the server says about itself: health, version, discovery (legacy and aggregated).
 
 use http::{HeaderMap, header};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Inner;
 use super::path::Target;
@@ -89,7 +89,21 @@ pub(super) fn answer(
                 }),
             )
         }
-        Target::OpenApiV2 | Target::OpenApiV3(_) | Target::Resource(_) | Target::Unknown => {
+        Target::OpenApiV3(path) if path.is_empty() => {
+            let paths: Map<String, Value> = group_versions(inner)
+                .into_iter()
+                .map(|gv| {
+                    let at = json!({"serverRelativeURL": format!("/openapi/v3/{gv}")});
+                    (gv, at)
+                })
+                .collect();
+            Answer::Value(200, json!({"paths": paths}))
+        }
+        Target::OpenApiV3(path) => Answer::Value(
+            200,
+            open_api(inner, path).ok_or_else(ApiError::no_such_path)?,
+        ),
+        Target::OpenApiV2 | Target::Resource(_) | Target::Unknown => {
             return Err(ApiError::no_such_path());
         }
     })
@@ -276,4 +290,56 @@ fn aggregated_resource(res: &Resource) -> Value {
         }
     }
     entry
+}
+
+/// `api/v1` and `apis/GROUP/VERSION` of everything served.
+fn group_versions(inner: &Inner) -> Vec<String> {
+    let mut all: Vec<String> = inner.registry().all().map(|r| url_prefix(r)).collect();
+    all.dedup();
+    all
+}
+
+fn url_prefix(res: &Resource) -> String {
+    if res.group.is_empty() {
+        format!("api/{}", res.version)
+    } else {
+        format!("apis/{}/{}", res.group, res.version)
+    }
+}
+
+/// The OpenAPI document of one group version: paths and parameters, no schemas.
+///
+/// kubectl reads it to learn that the server validates fields, and sends what it has.
+fn open_api(inner: &Inner, wanted: &str) -> Option<Value> {
+    let mut paths = Map::new();
+    for res in inner
+        .registry()
+        .all()
+        .filter(|r| url_prefix(r) == wanted && !r.review)
+    {
+        let scope = if res.namespaced {
+            "namespaces/{namespace}/"
+        } else {
+            ""
+        };
+        let parameter = |name: &str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
+        let operation = json!({
+            "parameters": [parameter("dryRun"), parameter("fieldManager"), parameter("fieldValidation")],
+            "responses": {"200": {"description": "OK"}},
+            "x-kubernetes-group-version-kind":
+                {"group": res.group, "version": res.version, "kind": res.kind},
+        });
+        paths.insert(
+            format!("/{wanted}/{scope}{}/{{name}}", res.plural),
+            json!({"patch": operation, "put": operation}),
+        );
+    }
+    if paths.is_empty() {
+        return None;
+    }
+    Some(json!({
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": GIT_VERSION},
+        "paths": paths,
+    }))
 }
