@@ -32,8 +32,13 @@ impl Clock {
 
     /// The time as `metav1.MicroTime`.
     pub(super) fn micro_time(&self) -> String {
-        self.now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
+        micro_time(self.now())
     }
+}
+
+/// `at` as `metav1.MicroTime`.
+pub(super) fn micro_time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string()
 }
 
 /// `at` as `metav1.Time`.

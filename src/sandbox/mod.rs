@@ -19,6 +19,7 @@ mod object;
 mod patch;
 mod path;
 mod pods;
+mod protobuf;
 mod quantity;
 mod query;
 mod resources;

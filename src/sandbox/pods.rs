@@ -359,6 +359,12 @@ fn is_extended(name: &str) -> bool {
         .is_some_and(|(domain, _)| domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io"))
 }
 
+fn shown(amount: &Value) -> String {
+    amount
+        .as_str()
+        .map_or_else(|| amount.to_string(), str::to_owned)
+}
+
 fn validate_resources(at: &str, container: &Value, causes: &mut Vec<Cause>) {
     let limits = container
         .pointer("/resources/limits")
@@ -392,15 +398,15 @@ fn validate_resources(at: &str, container: &Value, causes: &mut Vec<Cause>) {
                 let message = "Limit must be set for non overcommitable resources";
                 causes.push(Cause::required(&format!("{at}.resources.limits"), message));
             } else if wanted != most {
-                let shown = limit.and_then(Value::as_str).unwrap_or_default();
-                let why = format!("must be equal to {name} limit of {shown}");
+                let most_text = limit.map(shown).unwrap_or_default();
+                let why = format!("must be equal to {name} limit of {most_text}");
                 causes.push(Cause::invalid(&field, request, &why));
             }
         } else if let (Some(wanted), Some(most)) = (wanted, most)
             && wanted > most
         {
-            let shown = limit.and_then(Value::as_str).unwrap_or_default();
-            let why = format!("must be less than or equal to {name} limit of {shown}");
+            let most_text = limit.map(shown).unwrap_or_default();
+            let why = format!("must be less than or equal to {name} limit of {most_text}");
             causes.push(Cause::invalid(&field, request, &why));
         }
     }

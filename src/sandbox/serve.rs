@@ -15,7 +15,7 @@ use super::path::{ResourcePath, Target};
 use super::query::Query;
 use super::resources::Resource;
 use super::status::ApiError;
-use super::{Inner, discovery};
+use super::{Inner, discovery, protobuf};
 
 /// The body of every answer.
 pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -52,6 +52,7 @@ impl Call {
     pub(super) fn json(&self) -> Result<Value, ApiError> {
         match self.content_type.as_str() {
             "" | "application/json" => parse_json(&self.body),
+            protobuf::MEDIA_TYPE => protobuf::decode(&self.body),
             _ => Err(ApiError::unsupported_media_type("application/json")),
         }
     }
@@ -87,7 +88,7 @@ impl Call {
 }
 
 /// Reads JSON; what is broken or nested too deeply is a 400.
-pub(super) fn parse_json(body: &[u8]) -> Result<Value, ApiError> {
+fn parse_json(body: &[u8]) -> Result<Value, ApiError> {
     serde_json::from_slice(body).map_err(|error| {
         ApiError::bad_request(format!(
             "the object provided is unrecognized: json: {error}"

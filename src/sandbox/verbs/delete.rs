@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::sandbox::object::{self, Object};
 use crate::sandbox::query::ListOptions;
 use crate::sandbox::resources::tables;
-use crate::sandbox::serve::{Answer, Call, parse_json};
+use crate::sandbox::serve::{Answer, Call};
 use crate::sandbox::status::{self, ApiError};
 use crate::sandbox::store::{Range, Refused};
 use crate::sandbox::{Inner, convert, meta};
@@ -78,11 +78,7 @@ impl DeleteOptions {
         let mut options = if call.body.is_empty() {
             DeleteOptions::default()
         } else {
-            match call.content_type.as_str() {
-                "" | "application/json" => {}
-                _ => return Err(ApiError::unsupported_media_type("application/json")),
-            }
-            let body = parse_json(&call.body)?;
+            let body = call.json()?;
             if !body.is_object() {
                 return Err(ApiError::bad_request("DeleteOptions must be a JSON object"));
             }
