@@ -17,12 +17,22 @@ impl Inner {
         }
         match (call.res.group.as_str(), call.res.plural.as_str()) {
             ("", "pods") => {
-                pods::check_types(&call.res, object)?;
                 self.set_priority(call, object)?;
                 pods::set_defaults(object, &self.options.clock.time());
                 pods::validate(&call.res, object)?;
             }
-            ("", "nodes") => taint_new_node(object),
+            ("", "nodes") => {
+                taint_new_node(object);
+                default_allocatable(object);
+            }
+            ("policy", "poddisruptionbudgets") => {
+                if let Some(map) = object.as_object_mut() {
+                    map.insert(
+                        "status".into(),
+                        json!({"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}),
+                    );
+                }
+            }
             ("", "namespaces") => {
                 let name = text(object, "/metadata/name").to_owned();
                 if let Some(meta) = meta::of(object) {
@@ -36,6 +46,11 @@ impl Inner {
                     map.insert("status".into(), json!({"phase": "Active"}));
                 }
             }
+            ("" | "events.k8s.io", "events") => {
+                if let Some(map) = object.as_object_mut() {
+                    map.entry("source").or_insert_with(|| json!({}));
+                }
+            }
             ("batch", "jobs") => jobs::admit_create(&call.res, object)?,
             ("apps", "deployments" | "replicasets" | "statefulsets") => {
                 if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
@@ -45,11 +60,13 @@ impl Inner {
             ("scheduling.k8s.io", "priorityclasses") => {
                 let name = text(object, "/metadata/name").to_owned();
                 if name.starts_with("system-") {
-                    let why = "priority class names with 'system-' prefix are reserved for system use only. error: priority class name is not allowed";
+                    let why = format!(
+                        "priority class names with 'system-' prefix are reserved for system use only. error: {name} is not a known system priority class"
+                    );
                     return Err(ApiError::invalid(
                         &call.res,
                         &name,
-                        vec![Cause::forbidden("metadata.name", why)],
+                        vec![Cause::forbidden("metadata.name", &why)],
                     ));
                 }
                 if let Some(map) = object.as_object_mut() {
@@ -85,6 +102,9 @@ impl Inner {
         }
         let (group, plural) = (call.res.group.as_str(), call.res.plural.as_str());
         if part == Part::Status {
+            if (group, plural) == ("", "nodes") {
+                default_allocatable(new);
+            }
             if (group, plural) == ("policy", "poddisruptionbudgets") {
                 self.own_budgets.forget(text(old, "/metadata/uid"));
             }
@@ -92,10 +112,9 @@ impl Inner {
         }
         match (group, plural) {
             ("", "pods") => {
-                pods::check_types(&call.res, new)?;
                 // A client may send what it sent at create, without the defaults.
                 if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
-                    pods::default_spec(spec);
+                    pods::default_pod_spec(spec);
                 }
                 pods::validate_update(&call.res, old, new)?;
             }
@@ -263,6 +282,16 @@ fn taint_new_node(node: &mut Value) {
         .any(|t| text(t, "/key") == KEY && text(t, "/effect") == "NoSchedule");
     if !there {
         taints.push(json!({"key": KEY, "effect": "NoSchedule"}));
+    }
+}
+
+/// A node that names no allocatable resources can give all it has.
+fn default_allocatable(node: &mut Value) {
+    let Some(status) = node.get_mut("status").and_then(Value::as_object_mut) else {
+        return;
+    };
+    if let Some(capacity) = status.get("capacity").cloned() {
+        status.entry("allocatable").or_insert(capacity);
     }
 }
 

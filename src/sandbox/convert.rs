@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::object::Object;
+use super::object::{self, Object};
 use super::resources::Resource;
 
 /// Fields that core/v1 and events.k8s.io/v1 name differently: (core, events).
@@ -76,5 +76,6 @@ pub(super) fn render(res: &Resource, object: &Object) -> Bytes {
     }
     let mut value = object.value();
     to_served(res, &mut value);
-    Bytes::from(value.to_string())
+    // Serialising a JSON value into memory does not fail.
+    Bytes::from(object::compact(&value).unwrap_or_default())
 }

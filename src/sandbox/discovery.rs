@@ -20,6 +20,26 @@ pub(super) fn answer(
 ) -> Result<Answer, ApiError> {
     let registry = inner.registry();
     Ok(match target {
+        Target::Root => {
+            let mut paths: Vec<String> = group_versions(inner)
+                .into_iter()
+                .map(|gv| format!("/{gv}"))
+                .collect();
+            paths.extend(
+                [
+                    "/api",
+                    "/apis",
+                    "/healthz",
+                    "/livez",
+                    "/openapi/v3",
+                    "/readyz",
+                    "/version",
+                ]
+                .map(str::to_owned),
+            );
+            paths.sort();
+            Answer::Value(200, json!({"paths": paths}))
+        }
         Target::Health => Answer::Text("ok"),
         Target::Version => Answer::Value(200, version()),
         Target::CoreVersions => match aggregated(headers) {
@@ -67,7 +87,11 @@ pub(super) fn answer(
         }
         Target::GroupVersion(group, version) => {
             if !registry.has_group_version(group, version) {
-                return Err(ApiError::no_such_path());
+                return Err(if registry.has_group(group) {
+                    ApiError::no_such_resource()
+                } else {
+                    ApiError::no_such_path()
+                });
             }
             let resources: Vec<Value> = registry
                 .all()

@@ -11,9 +11,13 @@ use super::{meta, pods};
 pub(super) fn admit_create(res: &Resource, job: &mut Value) -> Result<(), ApiError> {
     let name = text(job, "/metadata/name").to_owned();
     let uid = text(job, "/metadata/uid").to_owned();
-    let Some(spec) = job.get_mut("spec").and_then(Value::as_object_mut) else {
-        let cause = Cause::required("spec.template.spec.containers", "");
-        return Err(ApiError::invalid(res, &name, vec![cause]));
+    let Some(map) = job.as_object_mut() else {
+        return Err(ApiError::bad_request("a Job must be a JSON object"));
+    };
+    map.insert("status".into(), json!({}));
+    let spec = map.entry("spec").or_insert_with(|| json!({}));
+    let Some(spec) = spec.as_object_mut() else {
+        return Err(ApiError::bad_request("a Job's spec must be a JSON object"));
     };
     // Completions stay unset for a work queue: parallelism alone.
     if !spec.contains_key("completions") && !spec.contains_key("parallelism") {
@@ -24,6 +28,7 @@ pub(super) fn admit_create(res: &Resource, job: &mut Value) -> Result<(), ApiErr
         ("backoffLimit", json!(6)),
         ("completionMode", json!("NonIndexed")),
         ("suspend", json!(false)),
+        ("manualSelector", json!(false)),
         ("podReplacementPolicy", json!("TerminatingOrFailed")),
     ] {
         spec.entry(field).or_insert(value);
@@ -50,9 +55,20 @@ pub(super) fn admit_create(res: &Resource, job: &mut Value) -> Result<(), ApiErr
         }
     }
     let mut causes = Vec::new();
+    let template_labels = template.pointer("/metadata/labels").cloned();
+    if let Some(template) = template.as_object_mut() {
+        template.entry("spec").or_insert_with(|| json!({}));
+    }
     match template.get_mut("spec").and_then(Value::as_object_mut) {
-        None => causes.push(Cause::required("spec.template.spec.containers", "")),
+        None => causes.push(Cause::required("spec.template.spec", "")),
         Some(pod) => {
+            if pod
+                .get("containers")
+                .and_then(Value::as_array)
+                .is_none_or(Vec::is_empty)
+            {
+                causes.push(Cause::required("spec.template.spec.containers", ""));
+            }
             let given = pod
                 .get("restartPolicy")
                 .and_then(Value::as_str)
@@ -81,6 +97,10 @@ pub(super) fn admit_create(res: &Resource, job: &mut Value) -> Result<(), ApiErr
             }
             _ => {}
         }
+    }
+    // A Job without labels takes those of its pods.
+    if let (Some(labels), Some(meta)) = (template_labels, meta::of(job)) {
+        meta.entry("labels").or_insert(labels);
     }
     if causes.is_empty() {
         Ok(())

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::resources::Resource;
 use super::status::{ApiError, Cause, clip};
 
-const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
+pub(super) const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
 const LABEL_VALUE_RULE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const LABEL_KEY_RULE: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
@@ -56,22 +56,30 @@ pub(super) fn is_qualified_name(text: &str) -> bool {
     }
 }
 
+/// Why `name` cannot be one segment of a URL; `None` when it can.
+pub(super) fn path_segment_problem(name: &str) -> Option<String> {
+    match name {
+        "." | ".." => Some(format!("may not be '{name}'")),
+        _ => name
+            .chars()
+            .find(|c| matches!(c, '/' | '%'))
+            .map(|c| format!("may not contain '{c}'")),
+    }
+}
+
 /// Why `name` cannot name an object of this kind; `None` when it can.
 fn name_problem(res: &Resource, name: &str) -> Option<String> {
     if res.group == "rbac.authorization.k8s.io" {
         // RBAC names may be anything that fits one path segment.
-        return if name == "." || name == ".." {
-            Some(format!("may not be '{name}'"))
-        } else {
-            name.chars()
-                .find(|c| *c == '/' || *c == '%')
-                .map(|c| format!("may not contain '{c}'"))
-        };
+        return path_segment_problem(name);
     }
     let label = res.is("", "namespaces") || res.is("", "services");
     let limit = if label { 63 } else { 253 };
     if name.len() > limit {
-        return Some(format!("must be no more than {limit} bytes"));
+        return Some(format!("must be no more than {limit} characters"));
+    }
+    if res.is("", "namespaces") && name.contains('.') {
+        return Some("must not contain dots".to_owned());
     }
     match label {
         true if !is_label(name) => Some(LABEL_RULE.to_owned()),
@@ -94,7 +102,14 @@ pub(super) fn check_shape(res: &Resource, object: &Value) -> Result<(), ApiError
     let meta = match object.get("metadata") {
         None | Some(Value::Null) => return Ok(()),
         Some(Value::Object(meta)) => meta,
-        Some(other) => return fail(other, "metadata", "v1.ObjectMeta"),
+        Some(other) => {
+            return Err(ApiError::bad_request(format!(
+                "{0} in version {1:?} cannot be handled as a {0}: json: cannot unmarshal {2} into Go struct field {0}.metadata of type v1.ObjectMeta",
+                res.kind,
+                res.version,
+                json_type(other)
+            )));
+        }
     };
     for field in [
         "name",
@@ -170,14 +185,6 @@ pub(super) fn check_values(res: &Resource, meta: &Map<String, Value>) -> Result<
     let mut causes = Vec::new();
     let text = |field: &str| meta.get(field).and_then(Value::as_str).unwrap_or_default();
     let (name, base) = (text("name"), text("generateName"));
-    if name.is_empty() {
-        causes.push(Cause::required(
-            "metadata.name",
-            "name or generateName is required",
-        ));
-    } else if let Some(problem) = name_problem(res, name) {
-        causes.push(Cause::invalid("metadata.name", &name.into(), &problem));
-    }
     if !base.is_empty() {
         // A trailing dash is fine in a base: the suffix follows it.
         if let Some(problem) = name_problem(res, &format!("{}a", base)) {
@@ -187,6 +194,14 @@ pub(super) fn check_values(res: &Resource, meta: &Map<String, Value>) -> Result<
                 &problem,
             ));
         }
+    }
+    if name.is_empty() {
+        causes.push(Cause::required(
+            "metadata.name",
+            "name or generateName is required",
+        ));
+    } else if let Some(problem) = name_problem(res, name) {
+        causes.push(Cause::invalid("metadata.name", &name.into(), &problem));
     }
     for (key, value) in meta
         .get("labels")
@@ -314,9 +329,14 @@ pub(super) fn of(object: &mut Value) -> Option<&mut Map<String, Value>> {
 
 /// Checks `apiVersion` and `kind` against the endpoint and fills them in where they are missing.
 pub(super) fn check_type(res: &Resource, object: &mut Value) -> Result<(), ApiError> {
+    // Go reads null as an object without members.
+    if object.is_null() {
+        *object = Value::Object(Map::new());
+    }
     let Some(map) = object.as_object_mut() else {
         return Err(ApiError::bad_request(format!(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            "the object provided is unrecognized (must be of type {}): couldn't get version/kind; json parse error: json: cannot unmarshal {} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}",
+            res.kind,
             json_type(object)
         )));
     };
@@ -330,6 +350,12 @@ pub(super) fn check_type(res: &Resource, object: &mut Value) -> Result<(), ApiEr
         ))),
     };
     let (version, kind) = (given("apiVersion")?, given("kind")?);
+    if res.custom && kind.is_empty() {
+        return Err(ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {}): Object 'Kind' is missing",
+            res.kind
+        )));
+    }
     if !version.is_empty() && version != wanted {
         return Err(ApiError::bad_request(format!(
             "the API version in the data ({}) does not match the expected API version ({wanted})",

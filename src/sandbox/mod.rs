@@ -11,6 +11,8 @@ mod clock;
 mod convert;
 mod crd;
 mod discovery;
+#[cfg(test)]
+mod fuzz;
 mod ids;
 mod jobs;
 mod kubeconfig;
@@ -26,6 +28,7 @@ mod resources;
 mod reviews;
 mod selector;
 mod serve;
+mod shapes;
 mod status;
 mod store;
 mod strategic;

@@ -107,7 +107,7 @@ impl Object {
 }
 
 /// Compact JSON with `apiVersion` and `kind` in front, where a list can cut them off.
-fn compact(value: &Value) -> Result<Vec<u8>, serde_json::Error> {
+pub(super) fn compact(value: &Value) -> Result<Vec<u8>, serde_json::Error> {
     const FIRST: [&str; 3] = ["apiVersion", "kind", "metadata"];
     let Some(map) = value.as_object() else {
         return serde_json::to_vec(value);

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::resources::Resource;
-use super::status::{ApiError, clip};
+use super::status::ApiError;
 use super::strategic;
 
 /// A patch, parsed.
@@ -23,49 +23,39 @@ const MOST_OPERATIONS: usize = 10_000;
 impl Patch {
     /// Reads the body under its content type.
     pub(super) fn parse(content_type: &str, body: &[u8], res: &Resource) -> Result<Self, ApiError> {
-        let unreadable = |error: &dyn std::fmt::Display| {
-            ApiError::bad_request(format!("error decoding patch: {error}"))
+        let read = || -> Result<Value, ApiError> {
+            serde_json::from_slice(body).map_err(|_| ApiError::bad_request("invalid JSON patch"))
         };
         match content_type {
             "application/json-patch+json" => {
-                let patch: json_patch::Patch =
-                    serde_json::from_slice(body).map_err(|e| unreadable(&e))?;
-                if patch.0.len() > MOST_OPERATIONS {
-                    return Err(ApiError {
-                        code: 413,
-                        ..ApiError::too_large(MOST_OPERATIONS)
-                    });
+                let steps = read()?;
+                let Some(count) = steps.as_array().map(Vec::len) else {
+                    return Err(ApiError::bad_request(format!(
+                        "error decoding patch: json: cannot unmarshal {} into Go value of type []handlers.jsonPatchOp",
+                        super::meta::json_type(&steps)
+                    )));
+                };
+                if count > MOST_OPERATIONS {
+                    return Err(ApiError::too_large(MOST_OPERATIONS));
                 }
-                Ok(Patch::Json(patch))
+                serde_json::from_value(steps)
+                    .map(Patch::Json)
+                    .map_err(|_| ApiError::unpatchable())
             }
-            "application/merge-patch+json" => {
-                let patch: Value = serde_json::from_slice(body).map_err(|e| unreadable(&e))?;
-                object(patch).map(Patch::Merge)
-            }
+            "application/merge-patch+json" => object(read()?).map(Patch::Merge),
             "application/strategic-merge-patch+json" if !res.custom => {
-                let patch: Value = serde_json::from_slice(body).map_err(|e| unreadable(&e))?;
-                object(patch).map(Patch::Strategic)
+                object(read()?).map(Patch::Strategic)
             }
-            _ => {
-                let mut accepted =
-                    "application/json-patch+json, application/merge-patch+json".to_owned();
-                if !res.custom {
-                    accepted.push_str(", application/strategic-merge-patch+json");
-                }
-                Err(ApiError::unsupported_media_type(&accepted))
-            }
+            _ => Err(ApiError::unsupported_patch(res.custom)),
         }
     }
 
     /// Applies it.
     pub(super) fn apply(&self, target: &mut Value) -> Result<(), ApiError> {
         match self {
-            Patch::Json(patch) => json_patch::patch(target, patch).map_err(|error| {
-                ApiError::unprocessable(format!(
-                    "the server rejected our request due to an error in our request: {}",
-                    clip(&error.to_string())
-                ))
-            }),
+            Patch::Json(patch) => {
+                json_patch::patch(target, patch).map_err(|_| ApiError::unpatchable())
+            }
             Patch::Merge(patch) => {
                 merge(target, patch);
                 Ok(())

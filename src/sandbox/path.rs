@@ -21,6 +21,8 @@ pub(super) enum Target {
     OpenApiV3(String),
     /// A collection, an object or a subresource.
     Resource(ResourcePath),
+    /// `/`, the list of paths.
+    Root,
     /// Nothing that is served.
     Unknown,
 }
@@ -64,6 +66,7 @@ impl Target {
         let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
         let segments: Vec<&str> = trimmed.split('/').collect();
         Some(match segments.as_slice() {
+            [""] => Target::Root,
             ["healthz" | "livez" | "readyz", ..] => Target::Health,
             ["version"] => Target::Version,
             ["api"] => Target::CoreVersions,

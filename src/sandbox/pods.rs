@@ -65,11 +65,14 @@ fn containers<'p>(spec: &'p Value, field: &str) -> impl Iterator<Item = &'p Valu
 
 /// Fills in what the real server does and readers depend on.
 pub(super) fn set_defaults(pod: &mut Value, now: &str) {
-    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else {
+    let Some(map) = pod.as_object_mut() else {
         return;
     };
-    default_spec(spec);
-    default_tolerations(spec);
+    let spec = map.entry("spec").or_insert_with(|| json!({}));
+    let Some(spec) = spec.as_object_mut() else {
+        return;
+    };
+    default_pod_spec(spec);
     let qos = pod.get("spec").map(qos_class).unwrap_or_default();
     let mut status = json!({"phase": "Pending", "qosClass": qos});
     if is_gated(pod)
@@ -88,6 +91,13 @@ pub(super) fn set_defaults(pod: &mut Value, now: &str) {
     if let Some(map) = pod.as_object_mut() {
         map.insert("status".into(), status);
     }
+}
+
+/// Defaults of a pod's own spec, at create and at update.
+pub(super) fn default_pod_spec(spec: &mut Map<String, Value>) {
+    spec.entry("enableServiceLinks").or_insert(json!(true));
+    default_spec(spec);
+    default_tolerations(spec);
 }
 
 /// Defaults of a PodSpec, also inside templates.
@@ -152,6 +162,7 @@ fn default_container(container: &mut Map<String, Value>) {
     }
 }
 
+/// The DefaultTolerationSeconds admission plugin.
 fn default_tolerations(spec: &mut Map<String, Value>) {
     let slot = spec.entry("tolerations").or_insert_with(|| json!([]));
     let Some(list) = slot.as_array_mut() else {
@@ -233,21 +244,27 @@ pub(super) fn check_types(res: &Resource, pod: &Value) -> Result<(), ApiError> {
             return fail(other, &format!("PodSpec.spec.{field}"), "int64");
         }
     }
-    for field in [
-        "containers",
-        "initContainers",
-        "volumes",
-        "tolerations",
-        "schedulingGates",
+    for (field, go_type) in [
+        ("containers", "v1.Container"),
+        ("initContainers", "v1.Container"),
+        ("volumes", "v1.Volume"),
+        ("tolerations", "v1.Toleration"),
+        ("schedulingGates", "v1.PodSchedulingGate"),
     ] {
         match spec.get(field) {
             None => {}
             Some(Value::Array(items)) => {
                 if let Some(other) = items.iter().find(|i| !i.is_object()) {
-                    return fail(other, &format!("PodSpec.spec.{field}"), "struct");
+                    return fail(other, &format!("PodSpec.spec.{field}"), go_type);
                 }
             }
-            Some(other) => return fail(other, &format!("PodSpec.spec.{field}"), "slice"),
+            Some(other) => {
+                return fail(
+                    other,
+                    &format!("PodSpec.spec.{field}"),
+                    &format!("[]{go_type}"),
+                );
+            }
         }
     }
     if let Some(other) = spec.get("nodeSelector") {
@@ -343,7 +360,7 @@ pub(super) fn validate(res: &Resource, pod: &Value) -> Result<(), ApiError> {
         causes.push(Cause::invalid(
             "spec.nodeName",
             &node.into(),
-            "must be a node's name",
+            meta::SUBDOMAIN_RULE,
         ));
     }
     if causes.is_empty() {
@@ -390,7 +407,7 @@ fn validate_resources(at: &str, container: &Value, causes: &mut Vec<Cause>) {
         }
     }
     for (name, request) in requests.into_iter().flatten() {
-        let field = format!("{at}.resources.requests[{}]", clip(name));
+        let field = format!("{at}.resources.requests");
         let limit = limits.and_then(|l| l.get(name));
         let (wanted, most) = (quantity::milli(request), limit.and_then(quantity::milli));
         if is_extended(name) {
@@ -426,9 +443,12 @@ pub(super) fn validate_update(res: &Resource, old: &Value, new: &Value) -> Resul
             .unwrap_or_default()
     };
     let (had, has) = (list(was, "schedulingGates"), list(is, "schedulingGates"));
-    if has.iter().any(|gate| !had.contains(gate)) {
-        let why = "only deletion is allowed, but found new scheduling gate";
-        let cause = Cause::forbidden("spec.schedulingGates", why);
+    if let Some((index, gate)) = has.iter().enumerate().find(|(_, gate)| !had.contains(gate)) {
+        let why = format!(
+            "only deletion is allowed, but found new scheduling gate '{}'",
+            clip(text(gate, "/name"))
+        );
+        let cause = Cause::forbidden(&format!("spec.schedulingGates[{index}].name"), &why);
         return Err(ApiError::invalid(res, name, vec![cause]));
     }
     let (had, has) = (list(was, "tolerations"), list(is, "tolerations"));
@@ -446,6 +466,7 @@ pub(super) fn validate_update(res: &Resource, old: &Value, new: &Value) -> Resul
             };
         };
         for field in [
+            "enableServiceLinks",
             "schedulingGates",
             "tolerations",
             "activeDeadlineSeconds",
@@ -455,9 +476,14 @@ pub(super) fn validate_update(res: &Resource, old: &Value, new: &Value) -> Resul
         }
         if is_gated(old) {
             // While gated, a pod's placement may be narrowed.
-            if narrowed_selector(was, is) {
-                keep("nodeSelector");
+            if !narrowed_selector(was, is) {
+                let why =
+                    "only additions to spec.nodeSelector are allowed (no mutations or deletions)";
+                let value = is.get("nodeSelector").cloned().unwrap_or(Value::Null);
+                let cause = Cause::invalid("spec.nodeSelector", &value, why);
+                return Err(ApiError::invalid(res, name, vec![cause]));
             }
+            keep("nodeSelector");
             if narrowed_affinity(was, is) {
                 keep("affinity");
             }

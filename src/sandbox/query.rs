@@ -2,25 +2,24 @@
 
 use super::path::percent_decode;
 use super::selector::{FieldSelector, LabelSelector};
-use super::status::ApiError;
+use super::status::{ApiError, Cause, clip};
 
 /// Decoded parameters in the order sent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// Reads the part behind the `?`.
-    pub(super) fn parse(text: &str) -> Result<Self, ApiError> {
-        let mut pairs = Vec::new();
-        for part in text.split('&').filter(|part| !part.is_empty()) {
-            let (name, value) = part.split_once('=').unwrap_or((part, ""));
-            let decoded = percent_decode(name, true).zip(percent_decode(value, true));
-            let Some(pair) = decoded else {
-                return Err(ApiError::bad_request("invalid URL escape in the query"));
-            };
-            pairs.push(pair);
-        }
-        Ok(Query(pairs))
+    /// Reads the part behind the `?`. A pair with a broken escape is dropped, as in the real server.
+    pub(super) fn parse(text: &str) -> Self {
+        Query(
+            text.split('&')
+                .filter(|part| !part.is_empty())
+                .filter_map(|part| {
+                    let (name, value) = part.split_once('=').unwrap_or((part, ""));
+                    percent_decode(name, true).zip(percent_decode(value, true))
+                })
+                .collect(),
+        )
     }
 
     /// The first value of a parameter; an empty one counts as not given.
@@ -45,27 +44,39 @@ impl Query {
         let Some(text) = self.get(name) else {
             return Ok(None);
         };
-        text.parse().map(Some).map_err(|_| {
-            ApiError::bad_request(format!(
-                "strconv.ParseInt: parsing {:?}: invalid syntax",
-                super::status::clip(text)
-            ))
-        })
+        text.parse()
+            .map(Some)
+            .map_err(|error: std::num::ParseIntError| {
+                use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+                let why = match error.kind() {
+                    PosOverflow | NegOverflow => "value out of range",
+                    _ => "invalid syntax",
+                };
+                ApiError::bad_request(format!("strconv.ParseInt: parsing {:?}: {why}", clip(text)))
+            })
     }
 
-    /// Whether the write is to be tried only. Any value but `All` is an error.
-    pub(super) fn dry_run(&self) -> Result<bool, ApiError> {
-        let mut dry = false;
-        for (_, value) in self.0.iter().filter(|(n, _)| n == "dryRun") {
-            if value != "All" {
-                return Err(ApiError::unprocessable(format!(
-                    " \"\" is invalid: dryRun: Unsupported value: {:?}: supported values: \"All\"",
-                    super::status::clip(value)
-                )));
-            }
-            dry = true;
+    /// Whether the write is to be tried only. Any value but `All` is an error about `options`, as
+    /// `CreateOptions`.
+    pub(super) fn dry_run(&self, options: &str) -> Result<bool, ApiError> {
+        let given: Vec<&str> = self
+            .0
+            .iter()
+            .filter(|(n, _)| n == "dryRun")
+            .map(|(_, v)| v.as_str())
+            .collect();
+        if given.iter().all(|value| *value == "All") {
+            return Ok(!given.is_empty());
         }
-        Ok(dry)
+        let shown: Vec<String> = given.iter().map(|v| clip(v)).collect();
+        Err(ApiError::invalid_options(
+            options,
+            vec![Cause {
+                reason: "FieldValueNotSupported",
+                message: format!("Unsupported value: {shown:?}: supported values: \"All\""),
+                field: "dryRun".into(),
+            }],
+        ))
     }
 }
 
@@ -97,14 +108,19 @@ pub(super) struct ListOptions {
 impl ListOptions {
     /// Reads and checks them.
     pub(super) fn parse(query: &Query) -> Result<Self, ApiError> {
+        let watch = query.flag("watch");
         let rv = match query.get("resourceVersion") {
             None => None,
             Some(text) => Some(text.parse().map_err(|_| {
-                ApiError::unprocessable(format!(
-                    "resourceVersion: Invalid value: {:?}: strconv.ParseUint: parsing {:?}: invalid syntax",
-                    super::status::clip(text),
-                    super::status::clip(text)
-                ))
+                let shown = clip(text);
+                let why = format!(
+                    "resourceVersion: Invalid value: {shown:?}: strconv.ParseUint: parsing {shown:?}: invalid syntax"
+                );
+                if watch {
+                    ApiError::unclassified(why)
+                } else {
+                    ApiError::bad_request(format!("invalid resource version: {why}"))
+                }
             })?),
         };
         let rv_match = match query.get("resourceVersionMatch") {
@@ -112,10 +128,17 @@ impl ListOptions {
             Some("Exact") => RvMatch::Exact,
             Some("NotOlderThan") => RvMatch::NotOlderThan,
             Some(other) => {
-                return Err(list_invalid(&format!(
-                    "resourceVersionMatch: Unsupported value: {:?}: supported values: \"Exact\", \"NotOlderThan\", \"\"",
-                    super::status::clip(other)
-                )));
+                return Err(ApiError::invalid_options(
+                    "ListOptions",
+                    vec![Cause {
+                        reason: "FieldValueNotSupported",
+                        message: format!(
+                            "Unsupported value: {:?}: supported values: \"Exact\", \"NotOlderThan\", \"\"",
+                            clip(other)
+                        ),
+                        field: "resourceVersionMatch".into(),
+                    }],
+                ));
             }
         };
         let limit = query.int("limit")?.unwrap_or(0).max(0);
@@ -133,7 +156,7 @@ impl ListOptions {
             continue_token: query.get("continue").map(str::to_owned),
             rv,
             rv_match,
-            watch: query.flag("watch"),
+            watch,
             bookmarks: query.flag("allowWatchBookmarks"),
             send_initial_events,
             timeout_secs,
@@ -185,6 +208,8 @@ impl ListOptions {
     }
 }
 
+/// A 422 about `why`, which reads `FIELD: Forbidden: ...`.
 fn list_invalid(why: &str) -> ApiError {
-    ApiError::unprocessable(format!("ListOptions.meta.k8s.io \"\" is invalid: {why}"))
+    let (field, why) = why.split_once(": Forbidden: ").unwrap_or((why, ""));
+    ApiError::invalid_options("ListOptions", vec![Cause::forbidden(field, why)])
 }

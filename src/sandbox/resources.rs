@@ -76,6 +76,18 @@ impl Resource {
         self.group == group && self.plural == plural
     }
 
+    /// Whether a PUT without resourceVersion replaces whatever is there.
+    pub(super) fn unconditional_update(&self) -> bool {
+        !(self.custom
+            || matches!(
+                self.plural.as_str(),
+                "leases"
+                    | "poddisruptionbudgets"
+                    | "customresourcedefinitions"
+                    | "controllerrevisions"
+            ))
+    }
+
     /// Verbs in discovery.
     pub(super) fn verbs(&self) -> &'static [&'static str] {
         if self.review {
@@ -420,6 +432,11 @@ impl Registry {
         self.by_path
             .get(&(group.into(), version.into(), plural.into()))
             .cloned()
+    }
+
+    /// Whether anything is served under this group.
+    pub(super) fn has_group(&self, group: &str) -> bool {
+        self.all().any(|r| r.group == group)
     }
 
     /// Whether anything is served under this group and version.

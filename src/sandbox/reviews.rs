@@ -82,7 +82,7 @@ impl Inner {
             _ => {
                 let why =
                     "exactly one of nonResourceAttributes or resourceAttributes must be specified";
-                let cause = Cause::invalid("spec.resourceAttributes", &Value::Null, why);
+                let cause = Cause::invalid("spec", &Value::Null, why);
                 return Err(ApiError::invalid(&call.res, "", vec![cause]));
             }
         };

@@ -40,12 +40,7 @@ pub(super) struct LabelSelector(Vec<Requirement>);
 impl LabelSelector {
     /// Reads `a=b,c in (d,e),!f`.
     pub(super) fn parse(text: &str) -> Result<Self, ApiError> {
-        let fail = |why: &str| {
-            ApiError::bad_request(format!(
-                "unable to parse requirement: {why} in {:?}",
-                clip(text)
-            ))
-        };
+        let fail = |why: &str| ApiError::bad_request(format!("unable to parse requirement: {why}"));
         let tokens = tokens(text);
         let mut rest = tokens.as_slice();
         let mut requirements = Vec::new();
@@ -56,7 +51,12 @@ impl LabelSelector {
                 [] => after,
                 [Token::Comma] => return Err(fail("found ',', expected: identifier after ','")),
                 [Token::Comma, more @ ..] => more,
-                _ => return Err(fail("expected: ',' or end of string")),
+                [other, ..] => {
+                    return Err(ApiError::bad_request(format!(
+                        "found '{}', expected: ',' or 'end of string'",
+                        other.text()
+                    )));
+                }
             };
         }
         Ok(LabelSelector(requirements))
@@ -119,6 +119,23 @@ enum Token<'t> {
     NotEqual,
     Greater,
     Less,
+}
+
+impl Token<'_> {
+    /// As it was written, cut to a size that fits a message.
+    fn text(&self) -> String {
+        match self {
+            Token::Word(word) => clip(word),
+            Token::Comma => ",".into(),
+            Token::Open => "(".into(),
+            Token::Close => ")".into(),
+            Token::Bang => "!".into(),
+            Token::Equal => "=".into(),
+            Token::NotEqual => "!=".into(),
+            Token::Greater => ">".into(),
+            Token::Less => "<".into(),
+        }
+    }
 }
 
 fn tokens(text: &str) -> Vec<Token<'_>> {
@@ -199,8 +216,13 @@ fn requirement<'r, 't>(tokens: &'r [Token<'t>]) -> Result<(Requirement, &'r [Tok
         [Token::Word(label), rest @ ..] if matches!(rest, [] | [Token::Comma, ..]) => {
             Ok((Requirement::Exists(label_key(label)?), rest))
         }
+        [Token::Word(_), next, ..] => Err(format!(
+            "found '{}', expected: in, notin, =, ==, !=, gt, lt",
+            next.text()
+        )),
         [first, ..] => Err(format!(
-            "found {first:?}, expected: identifier and operator"
+            "found '{}', expected: !, identifier, or 'end of string'",
+            first.text()
         )),
         [] => Err("expected: identifier".to_owned()),
     }
@@ -214,7 +236,7 @@ fn value<'r, 't>(tokens: &'r [Token<'t>]) -> Result<(String, &'r [Token<'t>]), S
             Ok(((*value).to_owned(), rest))
         }
         [] | [Token::Comma, ..] => Ok((String::new(), tokens)),
-        [other, ..] => Err(format!("found {other:?}, expected: identifier")),
+        [other, ..] => Err(format!("found '{}', expected: identifier", other.text())),
     }
 }
 
@@ -321,10 +343,14 @@ impl FieldSelector {
                         name.to_owned()
                     };
                     let Some(index) = fields.iter().position(|f| f.name == name) else {
-                        return Err(ApiError::bad_request(format!(
-                            "field label not supported: {}",
-                            clip(&term.field)
-                        )));
+                        let field = clip(&term.field);
+                        return Err(ApiError::bad_request(if fields.is_empty() {
+                            format!(
+                                "{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+                            )
+                        } else {
+                            format!("field label not supported: {field}")
+                        }));
                     };
                     Which::Index(index)
                 }

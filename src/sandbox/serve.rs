@@ -3,10 +3,10 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Buf, BufMut, Bytes, BytesMut};
 use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full};
 use serde_json::Value;
 
 use super::access::{Caller, User};
@@ -22,6 +22,8 @@ pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Largest request body, as kube-apiserver's `--max-request-body-bytes`.
 const BODY_LIMIT_BYTES: usize = 3 * 1024 * 1024;
+/// How much of a longer one is read before the connection is given up.
+const DRAIN_LIMIT_BYTES: usize = 32 * 1024 * 1024;
 
 /// What a handler answers with.
 pub(super) enum Answer {
@@ -82,8 +84,8 @@ impl Call {
     }
 
     /// Whether the write is only to be tried.
-    pub(super) fn dry_run(&self) -> Result<bool, ApiError> {
-        self.query.dry_run()
+    pub(super) fn dry_run(&self, options: &str) -> Result<bool, ApiError> {
+        self.query.dry_run(options)
     }
 }
 
@@ -91,7 +93,7 @@ impl Call {
 fn parse_json(body: &[u8]) -> Result<Value, ApiError> {
     serde_json::from_slice(body).map_err(|error| {
         ApiError::bad_request(format!(
-            "the object provided is unrecognized: json: {error}"
+            "the object provided is unrecognized: couldn't get version/kind; json parse error: {error}"
         ))
     })
 }
@@ -162,7 +164,7 @@ where
     let Some(target) = Target::parse(path) else {
         return Err(ApiError::bad_request("invalid URL escape in the path"));
     };
-    let query = Query::parse(parts.uri.query().unwrap_or_default())?;
+    let query = Query::parse(parts.uri.query().unwrap_or_default());
     let Target::Resource(path) = target else {
         let verb = parts.method.as_str().to_lowercase();
         inner.authorize_path(&user, &verb, path)?;
@@ -183,19 +185,30 @@ where
     // Permission comes before existence: who may not look learns nothing.
     inner.authorize(&user, verb, &path)?;
 
-    let Some(res) = inner
-        .registry()
-        .find(&path.group, &path.version, &path.plural)
-    else {
-        return Err(ApiError::no_such_path());
+    let registry = inner.registry();
+    let Some(res) = registry.find(&path.group, &path.version, &path.plural) else {
+        return Err(if registry.has_group(&path.group) {
+            ApiError::no_such_resource()
+        } else {
+            ApiError::no_such_path()
+        });
     };
+    if parts.method == Method::HEAD {
+        return Err(ApiError::method_not_allowed());
+    }
     let misplaced = if res.namespaced {
         path.namespace.is_empty() && !path.name.is_empty()
     } else {
         !path.namespace.is_empty()
     };
     if misplaced {
-        return Err(ApiError::no_such_path());
+        return Err(ApiError::no_such_resource());
+    }
+    if let Some(problem) = super::meta::path_segment_problem(&path.name) {
+        return Err(ApiError::bad_request(format!(
+            "Name parameter invalid: {:?}: {problem}",
+            super::status::clip(&path.name)
+        )));
     }
     if !accepts_json(&parts.headers) {
         return Err(ApiError::not_acceptable());
@@ -204,7 +217,7 @@ where
     let body = if matches!(parts.method, Method::GET | Method::HEAD) {
         Bytes::new()
     } else {
-        read_body(body, &parts.headers).await?
+        read_body(body).await?
     };
     let call = Call {
         res,
@@ -280,16 +293,21 @@ impl Inner {
                 | "ephemeralcontainers"
                 | "resize",
                 _,
-            ) if pods => Err(ApiError::not_implemented(format!(
-                "pods/{sub} is not served by the embedded cluster"
-            ))),
+            ) if pods => {
+                if !self.store.contains(&call.res.table, &call.key()) {
+                    return Err(ApiError::not_found(&call.res, &call.path.name));
+                }
+                Err(ApiError::not_implemented(format!(
+                    "pods/{sub} is not served by the embedded cluster"
+                )))
+            }
             ("status", _) if call.res.status != super::resources::StatusRule::None => match verb {
                 "get" => self.get(call),
                 "update" => self.update(call, verbs_part("status")),
                 "patch" => self.patch(call, verbs_part("status")),
                 _ => Err(ApiError::method_not_allowed()),
             },
-            _ => Err(ApiError::no_such_subresource()),
+            _ => Err(ApiError::no_such_resource()),
         }
     }
 }
@@ -302,26 +320,34 @@ fn verbs_part(sub: &str) -> super::verbs::Part {
     }
 }
 
-async fn read_body<B>(body: B, headers: &HeaderMap) -> Result<Bytes, ApiError>
+/// Reads the body. One that is too long is read on for a while and thrown away: closing at once
+/// would take the answer from a client that is still sending.
+async fn read_body<B>(body: B) -> Result<Bytes, ApiError>
 where
     B: http_body::Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let declared = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|v| v.to_str().ok())
-        .and_then(|v| v.parse::<u64>().ok());
-    if declared.is_some_and(|length| length > BODY_LIMIT_BYTES as u64) {
-        return Err(ApiError::too_large(BODY_LIMIT_BYTES));
-    }
-    match Limited::new(body, BODY_LIMIT_BYTES).collect().await {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-            Err(ApiError::too_large(BODY_LIMIT_BYTES))
+    let mut body = std::pin::pin!(body);
+    let mut taken = BytesMut::new();
+    let mut seen = 0_usize;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| {
+            ApiError::bad_request(format!("cannot read the body: {}", error.into()))
+        })?;
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        seen = seen.saturating_add(data.remaining());
+        if seen <= BODY_LIMIT_BYTES {
+            taken.put(data);
+        } else if seen > DRAIN_LIMIT_BYTES {
+            break;
         }
-        Err(error) => Err(ApiError::bad_request(format!(
-            "cannot read the body: {error}"
-        ))),
+    }
+    if seen > BODY_LIMIT_BYTES {
+        Err(ApiError::too_large(BODY_LIMIT_BYTES))
+    } else {
+        Ok(taken.freeze())
     }
 }
 

@@ -114,8 +114,8 @@ impl ApiError {
         error
     }
 
-    /// 404 for a subresource that this kind does not have.
-    pub(super) fn no_such_subresource() -> Self {
+    /// 404 for a kind or subresource that a served group does not have.
+    pub(super) fn no_such_resource() -> Self {
         Self::new(
             404,
             "NotFound",
@@ -166,10 +166,7 @@ impl ApiError {
             [one] => one.clone(),
             many => format!("[{}]", many.join(", ")),
         };
-        let causes: Vec<Value> = causes
-            .into_iter()
-            .map(|c| json!({"reason": c.reason, "message": c.message, "field": c.field}))
-            .collect();
+        let causes = cause_list(causes);
         let name = clip(name);
         let kind = if res.group.is_empty() {
             res.kind.clone()
@@ -192,6 +189,20 @@ impl ApiError {
         details.insert("causes".into(), causes.into());
         error.details = Some(details.into());
         error
+    }
+
+    /// 422 about the options of a request, as `ListOptions`.
+    pub(super) fn invalid_options(options: &str, causes: Vec<Cause>) -> Self {
+        let text: Vec<String> = causes
+            .iter()
+            .map(|c| format!("{}: {}", c.field, c.message))
+            .collect();
+        let message = format!("{options}.meta.k8s.io \"\" is invalid: {}", text.join(", "));
+        Self::new(422, "Invalid", message).with_details(json!({
+            "group": "meta.k8s.io",
+            "kind": options,
+            "causes": cause_list(causes),
+        }))
     }
 
     /// 422 without a kind: a patch that does not apply, say.
@@ -269,6 +280,22 @@ impl ApiError {
                 "the body of the request was in an unknown format - accepted media types include: {accepted}"
             ),
         )
+    }
+
+    /// 415 for a patch format; server-side apply is one that is not served.
+    pub(super) fn unsupported_patch(custom: bool) -> Self {
+        if custom {
+            return Self::unsupported_media_type(
+                "application/json-patch+json, application/merge-patch+json",
+            );
+        }
+        Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+            .with_details(json!({}))
+    }
+
+    /// 422 for a JSON patch that is no patch or does not apply.
+    pub(super) fn unpatchable() -> Self {
+        Self::unprocessable("the server rejected our request due to an error in our request")
     }
 
     /// 413.
@@ -359,6 +386,13 @@ impl ApiError {
     }
 }
 
+fn cause_list(causes: Vec<Cause>) -> Vec<Value> {
+    causes
+        .into_iter()
+        .map(|c| json!({"reason": c.reason, "message": c.message, "field": c.field}))
+        .collect()
+}
+
 fn details(group: &str, plural: &str, name: &str) -> Value {
     let mut map = Map::new();
     if !name.is_empty() {
@@ -369,6 +403,19 @@ fn details(group: &str, plural: &str, name: &str) -> Value {
     }
     map.insert("kind".into(), plural.into());
     map.into()
+}
+
+/// The real server's words for a UID that is not the stored object's.
+pub(super) fn wrong_uid(res: &Resource, key: &str, wanted: &str, actual: &str) -> String {
+    let table = if res.group.is_empty() {
+        res.plural.clone()
+    } else {
+        res.qualified()
+    };
+    format!(
+        "StorageError: invalid object, Code: 4, Key: /registry/{table}/{key}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {}, UID in object meta: {actual}",
+        clip(wanted)
+    )
 }
 
 /// `Status` of a deletion that left no object.

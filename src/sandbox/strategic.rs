@@ -116,25 +116,22 @@ fn merge_map(
             continue;
         };
         let order = order.as_array().map(Vec::as_slice).unwrap_or_default();
-        if let Some(list) = target.get_mut(field).and_then(Value::as_array_mut) {
-            let key = merge_key(parent, field);
+        let Some(list) = target.get_mut(field).and_then(Value::as_array_mut) else {
+            continue;
+        };
+        match merge_key(parent, field) {
+            Some(key) => {
+                let before: Vec<Value> = list.iter().filter_map(|i| i.get(key).cloned()).collect();
+                let order: Vec<&Value> = order.iter().filter_map(|item| item.get(key)).collect();
+                *list = in_order(std::mem::take(list), key, &order, &before);
+            }
             // Stable: items that the order does not name stay behind the named ones.
-            list.sort_by_key(|item| {
-                order
-                    .iter()
-                    .position(|o| same(o, item, key))
-                    .unwrap_or(usize::MAX)
-            });
+            None => {
+                list.sort_by_key(|item| order.iter().position(|o| o == item).unwrap_or(usize::MAX))
+            }
         }
     }
     Ok(())
-}
-
-fn same(a: &Value, b: &Value, key: Option<&str>) -> bool {
-    match key {
-        Some(key) => a.get(key).is_some() && a.get(key) == b.get(key),
-        None => a == b,
-    }
 }
 
 fn merge_list(
@@ -166,6 +163,10 @@ fn merge_list(
             .collect();
         return Ok(());
     }
+    let before: Vec<Value> = target
+        .iter()
+        .filter_map(|item| item.get(key).cloned())
+        .collect();
     for item in patch {
         let Value::Object(change) = item else {
             return Err(ApiError::bad_request(format!(
@@ -174,7 +175,7 @@ fn merge_list(
             )));
         };
         let Some(id) = change.get(key) else {
-            return Err(ApiError::bad_request(format!(
+            return Err(ApiError::unclassified(format!(
                 "map: {} does not contain declared merge key: {key}",
                 clip(&item.to_string())
             )));
@@ -200,11 +201,42 @@ fn merge_list(
             Some(other) => return Err(unknown_directive(other)),
         }
     }
+    let order: Vec<&Value> = patch.iter().filter_map(|item| item.get(key)).collect();
+    *target = in_order(std::mem::take(target), key, &order, &before);
     Ok(())
 }
 
+/// Sorts a merged list as the real server does: named items in the patch's order, the others
+/// between them where the old list had them, new ones before old ones.
+fn in_order(merged: Vec<Value>, key: &str, order: &[&Value], before: &[Value]) -> Vec<Value> {
+    let place = |item: &Value| {
+        item.get(key)
+            .and_then(|id| order.iter().position(|o| *o == id))
+    };
+    let (mut named, others): (Vec<Value>, Vec<Value>) =
+        merged.into_iter().partition(|item| place(item).is_some());
+    named.sort_by_key(|item| place(item));
+    let was = |item: &Value| {
+        item.get(key)
+            .and_then(|id| before.iter().position(|b| b == id))
+    };
+    let mut sorted = Vec::with_capacity(named.len() + others.len());
+    let mut named = named.into_iter().peekable();
+    for other in others {
+        while let Some(next) = named.next_if(|next| match (was(&other), was(next)) {
+            (Some(other), Some(next)) => other >= next,
+            _ => true,
+        }) {
+            sorted.push(next);
+        }
+        sorted.push(other);
+    }
+    sorted.extend(named);
+    sorted
+}
+
 fn unknown_directive(directive: &str) -> ApiError {
-    ApiError::bad_request(format!("Unknown patch type: {:?}", clip(directive)))
+    ApiError::unclassified(format!("unknown patch type: {} in map", clip(directive)))
 }
 
 #[cfg(test)]
@@ -235,7 +267,7 @@ mod tests {
         assert_eq!(
             after,
             json!({"spec": {"containers": [
-                {"name": "a", "image": "three", "ports": [{"containerPort": 80, "name": "http"}, {"containerPort": 81}]}
+                {"name": "a", "image": "three", "ports": [{"containerPort": 81}, {"containerPort": 80, "name": "http"}]}
             ]}})
         );
     }
@@ -284,9 +316,10 @@ mod tests {
         for patch in [
             json!({"spec": {"$patch": "explode"}}),
             json!({"spec": {"containers": [{"image": "x"}]}}),
-            json!({"spec": {"containers": ["x"]}}),
         ] {
-            assert_eq!(apply(&mut target, &patch).unwrap_err().code, 400);
+            assert_eq!(apply(&mut target, &patch).unwrap_err().code, 500);
         }
+        let plain = json!({"spec": {"containers": ["x"]}});
+        assert_eq!(apply(&mut target, &plain).unwrap_err().code, 400);
     }
 }

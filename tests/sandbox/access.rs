@@ -77,7 +77,7 @@ async fn roles_grant_by_user_and_group_where_they_are_bound() {
         (
             "POST",
             "/api/v1/namespaces/default/pods/p/binding",
-            json!({"target": {"name": "n"}}),
+            json!({"metadata": {"name": "p"}, "target": {"name": "n"}}),
             404,
         ),
         (
@@ -164,7 +164,7 @@ async fn every_request_is_in_the_audit_trail() {
         &client,
         "POST",
         "/api/v1/namespaces/default/pods/x/eviction",
-        json!({}),
+        json!({"metadata": {"name": "x"}}),
     )
     .await;
     let ann = server.client_for(User::new("ann", &[]));

@@ -84,7 +84,7 @@ async fn objects_enter_and_leave_a_selection() {
     )
     .await;
     create::<Pod>(&client, pod("p")).await;
-    let binding = json!({"target": {"kind": "Node", "name": "n1"}});
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}});
     send(&client, "POST", &format!("{PODS}/p/binding"), binding).await;
     assert_eq!(shown(&next(&mut lines).await), ("ADDED".into(), "p".into()));
     let mut labels = open(

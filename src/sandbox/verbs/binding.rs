@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::sandbox::object;
 use crate::sandbox::serve::{Answer, Call};
-use crate::sandbox::status::{ApiError, Cause, clip};
+use crate::sandbox::status::{self, ApiError, Cause, clip};
 use crate::sandbox::store::Refused;
 use crate::sandbox::{Inner, meta, pods};
 
@@ -13,17 +13,14 @@ use super::{TRIES, refused};
 impl Inner {
     /// Binds the addressed pod to the node that the posted Binding names.
     pub(in crate::sandbox) fn bind(&self, call: &Call) -> Result<Answer, ApiError> {
-        let dry = call.dry_run()?;
+        let dry = call.dry_run("CreateOptions")?;
         let binding = call.json()?;
         meta::check_shape(&call.res, &binding)?;
         let name = call.path.name.as_str();
-        let given = object::text(&binding, "/metadata/name");
-        if !given.is_empty() && given != name {
-            return Err(ApiError::bad_request(format!(
-                "the name of the object ({}) does not match the name on the URL ({})",
-                clip(given),
-                clip(name)
-            )));
+        if object::text(&binding, "/metadata/name") != name {
+            return Err(ApiError::bad_request(
+                "name in URL does not match name in Binding object",
+            ));
         }
         let kind = object::text(&binding, "/target/kind");
         let node = object::text(&binding, "/target/name");
@@ -44,13 +41,16 @@ impl Inner {
             causes.push(Cause::invalid(
                 "target.name",
                 &node.into(),
-                "must be a node's name",
+                meta::SUBDOMAIN_RULE,
             ));
         }
         if !causes.is_empty() {
-            let mut res = (*call.res).clone();
-            res.kind = "Binding".into();
-            return Err(ApiError::invalid(&res, name, causes));
+            // The real server loses the class of this error: a 500 with the bare causes.
+            let text: Vec<String> = causes
+                .iter()
+                .map(|c| format!("{}: {}", c.field, c.message))
+                .collect();
+            return Err(ApiError::unclassified(text.join(", ")));
         }
 
         for _ in 0..TRIES {
@@ -67,8 +67,6 @@ impl Inner {
                 for field in ["annotations", "labels"] {
                     merge_texts(meta, field, binding.pointer(&format!("/metadata/{field}")));
                 }
-                let generation = meta.get("generation").and_then(Value::as_i64).unwrap_or(0);
-                meta.insert("generation".into(), (generation + 1).into());
             }
             let condition = json!({
                 "type": "PodScheduled",
@@ -114,9 +112,10 @@ impl Inner {
         let uid = object::text(pod, "/metadata/uid");
         let wanted = object::text(binding, "/metadata/uid");
         if !wanted.is_empty() && wanted != uid {
-            return conflict(&format!(
-                "Precondition failed: UID in precondition: {}, UID in object meta: {uid}",
-                clip(wanted)
+            return Err(ApiError::conflict(
+                &call.res,
+                name,
+                &status::wrong_uid(&call.res, &call.key(), wanted, uid),
             ));
         }
         let wanted = object::text(binding, "/metadata/resourceVersion");

@@ -6,7 +6,7 @@ use crate::sandbox::resources::StatusRule;
 use crate::sandbox::serve::{Answer, Call};
 use crate::sandbox::status::ApiError;
 use crate::sandbox::store::Refused;
-use crate::sandbox::{Inner, convert, meta, object};
+use crate::sandbox::{Inner, convert, meta, object, shapes};
 
 use super::{refused, served};
 
@@ -18,10 +18,11 @@ impl Inner {
         if call.res.namespaced && call.path.namespace.is_empty() {
             return Err(ApiError::method_not_allowed());
         }
-        let dry = call.dry_run()?;
+        let dry = call.dry_run("CreateOptions")?;
         let mut object = call.json()?;
         meta::check_type(&call.res, &mut object)?;
         meta::check_shape(&call.res, &object)?;
+        shapes::check(&call.res, &object)?;
         convert::to_stored(&call.res, &mut object);
         if !call.res.custom {
             meta::drop_nulls(&mut object);
@@ -82,7 +83,8 @@ impl Inner {
             }
             meta::check_values(&call.res, meta)?;
         }
-        let taken = self.store.contains(&call.res.table, &key);
+        let existing = self.store.get(&call.res.table, &key);
+        let taken = existing.is_some();
         if let Some(meta) = meta::of(&mut object) {
             meta.insert(
                 "uid".into(),
@@ -99,8 +101,16 @@ impl Inner {
             map.remove("status");
         }
         self.admit_create(call, &mut object)?;
-        if taken {
-            return Err(ApiError::already_exists(&call.res, name));
+        if let Some(existing) = existing {
+            let mut error = ApiError::already_exists(&call.res, name);
+            if existing
+                .value()
+                .pointer("/metadata/deletionTimestamp")
+                .is_some()
+            {
+                error.message = format!("object is being deleted: {}", error.message);
+            }
+            return Err(error);
         }
         if dry {
             return Ok(served(201, call, object));

@@ -6,7 +6,7 @@ use crate::sandbox::object::{self, Object};
 use crate::sandbox::query::ListOptions;
 use crate::sandbox::resources::tables;
 use crate::sandbox::serve::{Answer, Call};
-use crate::sandbox::status::{self, ApiError};
+use crate::sandbox::status::{self, ApiError, Cause};
 use crate::sandbox::store::{Range, Refused};
 use crate::sandbox::{Inner, convert, meta};
 
@@ -61,8 +61,13 @@ impl DeleteOptions {
             None | Some([]) => false,
             Some(all) if all.iter().all(|v| v.as_str() == Some("All")) => true,
             Some(_) => {
-                return Err(ApiError::unprocessable(
-                    "DeleteOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: supported values: \"All\"",
+                return Err(ApiError::invalid_options(
+                    "DeleteOptions",
+                    vec![Cause {
+                        reason: "FieldValueNotSupported",
+                        message: "Unsupported value: supported values: \"All\"".into(),
+                        field: "dryRun".into(),
+                    }],
                 ));
             }
         };
@@ -88,7 +93,7 @@ impl DeleteOptions {
             options.grace_secs = Some(secs);
         }
         check_policy(call.query.get("propagationPolicy").unwrap_or_default())?;
-        options.dry |= call.dry_run()?;
+        options.dry |= call.dry_run("DeleteOptions")?;
         Ok(options)
     }
 }
@@ -96,10 +101,17 @@ impl DeleteOptions {
 fn check_policy(policy: &str) -> Result<(), ApiError> {
     match policy {
         "" | "Background" | "Foreground" | "Orphan" => Ok(()),
-        other => Err(ApiError::unprocessable(format!(
-            "DeleteOptions.meta.k8s.io \"\" is invalid: propagationPolicy: Unsupported value: {:?}: supported values: \"Background\", \"Foreground\", \"Orphan\"",
-            status::clip(other)
-        ))),
+        other => Err(ApiError::invalid_options(
+            "DeleteOptions",
+            vec![Cause {
+                reason: "FieldValueNotSupported",
+                message: format!(
+                    "Unsupported value: {:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\"",
+                    status::clip(other)
+                ),
+                field: "propagationPolicy".into(),
+            }],
+        )),
     }
 }
 
@@ -146,6 +158,12 @@ impl Inner {
             match self.delete_one(call, object.name(), &options) {
                 Ok(Deleted::Gone(mut item) | Deleted::Waiting(mut item)) => {
                     convert::to_served(&call.res, &mut item);
+                    if !call.res.custom
+                        && let Some(map) = item.as_object_mut()
+                    {
+                        map.remove("kind");
+                        map.remove("apiVersion");
+                    }
                     items.push(item);
                 }
                 // Gone since the list: what was wanted.
@@ -192,15 +210,16 @@ impl Inner {
                     Deleted::Waiting(new)
                 });
             }
+            let mut shown = Value::Null;
             let committed = if gone {
-                // An object that goes at once never shows a deletionTimestamp of its own.
+                // The answer shows the deletion, the watch only the state before it.
                 let mut last = if old.pointer("/metadata/deletionTimestamp").is_some() {
                     new.clone()
                 } else {
                     old.clone()
                 };
                 let removed = self.store.remove(&res.table, &key, stored.rv, &mut last);
-                new = last;
+                shown = std::mem::replace(&mut new, last);
                 removed
             } else {
                 self.store.replace(&res.table, &key, stored.rv, &mut new)
@@ -208,7 +227,7 @@ impl Inner {
             match committed {
                 Ok(_) if gone => {
                     self.after_remove(call, &new);
-                    return Ok(Deleted::Gone(new));
+                    return Ok(Deleted::Gone(shown));
                 }
                 Ok(_) => {
                     self.after_mark(call, name);
@@ -332,30 +351,28 @@ fn check_preconditions(
     stored: &Object,
     old: &Value,
 ) -> Result<(), ApiError> {
+    // The real server names the kind here, not the resource.
+    let conflict = |why: String| {
+        let mut res = (*call.res).clone();
+        res.plural.clone_from(&res.kind);
+        Err(ApiError::conflict(&res, name, &why))
+    };
     let uid = object::text(old, "/metadata/uid");
     if let Some(wanted) = options.uid.as_deref()
         && wanted != uid
     {
-        return Err(ApiError::conflict(
-            &call.res,
-            name,
-            &format!(
-                "Precondition failed: UID in precondition: {}, UID in object meta: {uid}",
-                status::clip(wanted)
-            ),
+        return conflict(format!(
+            "the UID in the precondition ({}) does not match the UID in record ({uid}). The object might have been deleted and then recreated",
+            status::clip(wanted)
         ));
     }
     if let Some(wanted) = options.resource_version.as_deref()
         && wanted != stored.rv.to_string()
     {
-        return Err(ApiError::conflict(
-            &call.res,
-            name,
-            &format!(
-                "Precondition failed: ResourceVersion in precondition: {}, ResourceVersion in object meta: {}",
-                status::clip(wanted),
-                stored.rv
-            ),
+        return conflict(format!(
+            "the ResourceVersion in the precondition ({}) does not match the ResourceVersion in record ({}). The object might have been modified",
+            status::clip(wanted),
+            stored.rv
         ));
     }
     Ok(())

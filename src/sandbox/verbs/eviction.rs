@@ -53,15 +53,14 @@ impl Inner {
     pub(in crate::sandbox) fn evict(&self, call: &Call) -> Result<Answer, ApiError> {
         let name = call.path.name.as_str();
         let eviction = call.json()?;
-        let given = object::text(&eviction, "/metadata/name");
-        if !given.is_empty() && given != name {
+        if object::text(&eviction, "/metadata/name") != name {
             return Err(ApiError::bad_request(
                 "name in URL does not match name in Eviction object",
             ));
         }
         let mut options =
             DeleteOptions::from_object(eviction.get("deleteOptions").unwrap_or(&Value::Null))?;
-        options.dry |= call.dry_run()?;
+        options.dry |= call.dry_run("CreateOptions")?;
         let stored = self
             .store
             .get(&call.res.table, &call.key())
@@ -74,11 +73,42 @@ impl Inner {
                 .uid
                 .get_or_insert_with(|| object::text(&pod, "/metadata/uid").to_owned());
         }
+        if !options.dry {
+            self.mark_evicted(call)?;
+        }
         self.delete_one(call, name, &options)?;
         Ok(Answer::Value(
             201,
             json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}),
         ))
+    }
+
+    /// Writes the condition that tells a controller why the pod went.
+    fn mark_evicted(&self, call: &Call) -> Result<(), ApiError> {
+        for _ in 0..TRIES {
+            let Some(stored) = self.store.get(&call.res.table, &call.key()) else {
+                return Ok(());
+            };
+            let mut pod = stored.value();
+            pods::set_condition(
+                &mut pod,
+                json!({
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "EvictionByEvictionAPI",
+                    "message": "Eviction API: evicting",
+                    "lastTransitionTime": self.options.clock.time(),
+                }),
+            );
+            match self
+                .store
+                .replace(&call.res.table, &call.key(), stored.rv, &mut pod)
+            {
+                Err(Refused::Changed) => {}
+                _ => return Ok(()),
+            }
+        }
+        Err(ApiError::modified(&call.res, &call.path.name))
     }
 
     fn take_from_budget(&self, call: &Call, pod: &Value, dry: bool) -> Result<(), ApiError> {
@@ -126,6 +156,19 @@ impl Inner {
             if dry {
                 return Ok(());
             }
+            let sufficient = allowed > 1;
+            let observed = number(&budget, "/status/observedGeneration");
+            pods::set_condition(
+                &mut budget,
+                json!({
+                    "type": "DisruptionAllowed",
+                    "status": if sufficient { "True" } else { "False" },
+                    "reason": if sufficient { "SufficientPods" } else { "InsufficientPods" },
+                    "message": "",
+                    "observedGeneration": observed,
+                    "lastTransitionTime": self.options.clock.time(),
+                }),
+            );
             let key = format!("{namespace}/{}", object::text(&budget, "/metadata/name"));
             match self.store.replace(tables::BUDGETS, &key, rv, &mut budget) {
                 Ok(_) | Err(Refused::Missing) => return Ok(()),

@@ -6,9 +6,9 @@ use crate::sandbox::object::{self, Object};
 use crate::sandbox::patch::Patch;
 use crate::sandbox::resources::StatusRule;
 use crate::sandbox::serve::{Answer, Call};
-use crate::sandbox::status::{ApiError, Cause};
+use crate::sandbox::status::{ApiError, Cause, clip};
 use crate::sandbox::store::Refused;
-use crate::sandbox::{Inner, convert, meta};
+use crate::sandbox::{Inner, convert, meta, shapes};
 
 use super::{TRIES, refused, served};
 
@@ -36,31 +36,27 @@ impl Inner {
         let mut body = call.json()?;
         meta::check_type(&call.res, &mut body)?;
         meta::check_shape(&call.res, &body)?;
+        shapes::check(&call.res, &body)?;
         let name = object::text(&body, "/metadata/name").to_owned();
         if name != call.path.name {
             return Err(if name.is_empty() {
-                ApiError::bad_request("name is required")
+                nameless(call)
             } else {
-                ApiError::bad_request(format!(
-                    "the name of the object ({}) does not match the name on the URL ({})",
-                    crate::sandbox::status::clip(&name),
-                    crate::sandbox::status::clip(&call.path.name)
-                ))
+                misnamed(call, &name)
             });
         }
-        if call.res.custom && object::text(&body, "/metadata/resourceVersion").is_empty() {
+        if !call.res.unconditional_update()
+            && object::text(&body, "/metadata/resourceVersion").is_empty()
+        {
             if !self.store.contains(&call.res.table, &call.key()) {
                 return Err(ApiError::not_found(&call.res, &name));
             }
-            return Err(ApiError::invalid(
-                &call.res,
-                &name,
-                vec![Cause::invalid(
-                    "metadata.resourceVersion",
-                    &0.into(),
-                    "must be specified for an update",
-                )],
-            ));
+            // The real server names the resource here, not the kind.
+            let mut res = (*call.res).clone();
+            res.kind.clone_from(&res.plural);
+            let why = "must be specified for an update";
+            let cause = Cause::invalid("metadata.resourceVersion", &0.into(), why);
+            return Err(ApiError::invalid(&res, &name, vec![cause]));
         }
         self.check_body_namespace(call, &mut body)?;
         convert::to_stored(&call.res, &mut body);
@@ -68,22 +64,27 @@ impl Inner {
     }
 
     pub(in crate::sandbox) fn patch(&self, call: &Call, part: Part) -> Result<Answer, ApiError> {
-        if call.content_type == "application/apply-patch+yaml" {
-            return Err(ApiError::unsupported_media_type(
-                "application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json",
-            ));
-        }
         let patch = Patch::parse(&call.content_type, &call.body, &call.res)?;
         self.change(call, part, |old| {
             let mut new = old.clone();
             convert::to_served(&call.res, &mut new);
             patch.apply(&mut new)?;
-            meta::check_type(&call.res, &mut new)?;
-            meta::check_shape(&call.res, &new)?;
-            if object::text(&new, "/metadata/name") != call.path.name {
-                return Err(ApiError::bad_request(
-                    "the name of the object does not match the name on the URL",
-                ));
+            if !new.is_object() {
+                return Err(ApiError::unpatchable());
+            }
+            // What would be a 400 in a body is a 422 as the result of a patch.
+            meta::check_type(&call.res, &mut new)
+                .and_then(|()| meta::check_shape(&call.res, &new))
+                .and_then(|()| shapes::check(&call.res, &new))
+                .map_err(|error| {
+                    ApiError::unprocessable(format!(" \"\" is invalid: patch: {}", error.message))
+                })?;
+            let name = object::text(&new, "/metadata/name");
+            if name.is_empty() {
+                return Err(nameless(call));
+            }
+            if name != call.path.name {
+                return Err(misnamed(call, name));
             }
             self.check_body_namespace(call, &mut new)?;
             convert::to_stored(&call.res, &mut new);
@@ -99,7 +100,7 @@ impl Inner {
         part: Part,
         make: impl Fn(&Value) -> Result<Value, ApiError>,
     ) -> Result<Answer, ApiError> {
-        let dry = call.dry_run()?;
+        let dry = call.dry_run("UpdateOptions")?;
         let (res, name, key) = (&call.res, call.path.name.as_str(), call.key());
         for _ in 0..TRIES {
             let stored: std::sync::Arc<Object> = self
@@ -111,15 +112,10 @@ impl Inner {
             let asked = object::text(&new, "/metadata/resourceVersion").to_owned();
             if !asked.is_empty() && asked != stored.rv.to_string() {
                 if asked.parse::<u64>().is_err() {
-                    return Err(ApiError::invalid(
-                        res,
-                        name,
-                        vec![Cause::invalid(
-                            "metadata.resourceVersion",
-                            &asked.into(),
-                            "must be a number",
-                        )],
-                    ));
+                    return Err(ApiError::unclassified(format!(
+                        "strconv.ParseUint: parsing {:?}: invalid syntax",
+                        clip(&asked)
+                    )));
                 }
                 return Err(ApiError::modified(res, name));
             }
@@ -173,10 +169,7 @@ impl Inner {
             return Err(ApiError::conflict(
                 res,
                 name,
-                &format!(
-                    "Precondition failed: UID in precondition: {}, UID in object meta: {old_uid}",
-                    crate::sandbox::status::clip(uid)
-                ),
+                &crate::sandbox::status::wrong_uid(res, &call.key(), uid, old_uid),
             ));
         }
         if part == Part::Status {
@@ -232,6 +225,21 @@ impl Inner {
             Outcome::Replace(new)
         })
     }
+}
+
+fn nameless(call: &Call) -> ApiError {
+    ApiError::bad_request(format!(
+        "the name of the object ({} based on URL) was undeterminable: name must be provided",
+        clip(&call.path.name)
+    ))
+}
+
+fn misnamed(call: &Call, name: &str) -> ApiError {
+    ApiError::bad_request(format!(
+        "the name of the object ({}) does not match the name on the URL ({})",
+        clip(name),
+        clip(&call.path.name)
+    ))
 }
 
 /// Whether a deleted object has nothing left to wait for.
