@@ -83,7 +83,9 @@ impl fmt::Display for Action {
                 name,
                 node,
                 ..
-            } => write!(f, "bind {namespace}/{name} to {node}"),
+            } => {
+                write!(f, "bind {namespace}/{name} to {node}")
+            }
         }
     }
 }

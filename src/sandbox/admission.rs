@@ -7,7 +7,7 @@ use super::resources::tables;
 use super::serve::Call;
 use super::status::{ApiError, Cause};
 use super::verbs::Part;
-use super::{Inner, crd, jobs, meta, pods};
+use super::{Inner, crd, jobs, meta, nodes, pods};
 
 impl Inner {
     /// Defaults, mutates and validates an object about to be created (stored form).
@@ -22,8 +22,9 @@ impl Inner {
                 pods::validate(&call.res, object)?;
             }
             ("", "nodes") => {
-                taint_new_node(object);
-                default_allocatable(object);
+                nodes::taint_new(object);
+                nodes::set_defaults(object);
+                nodes::validate(&call.res, object)?;
             }
             ("policy", "poddisruptionbudgets") => {
                 if let Some(map) = object.as_object_mut() {
@@ -49,6 +50,19 @@ impl Inner {
             ("" | "events.k8s.io", "events") => {
                 if let Some(map) = object.as_object_mut() {
                     map.entry("source").or_insert_with(|| json!({}));
+                    map.entry("reportingComponent").or_insert_with(|| "".into());
+                    map.entry("reportingInstance").or_insert_with(|| "".into());
+                }
+                let about = text(object, "/involvedObject/namespace");
+                let namespace = call.path.namespace.as_str();
+                // An event about a cluster-scoped object lies in `default`.
+                let fits = about == namespace
+                    || (about.is_empty() && matches!(namespace, "default" | "kube-system"));
+                if !fits {
+                    let why = "does not match event.namespace";
+                    let cause = Cause::invalid("involvedObject.namespace", &about.into(), why);
+                    let name = text(object, "/metadata/name");
+                    return Err(ApiError::invalid(&call.res, name, vec![cause]));
                 }
             }
             ("batch", "jobs") => jobs::admit_create(&call.res, object)?,
@@ -103,7 +117,15 @@ impl Inner {
         let (group, plural) = (call.res.group.as_str(), call.res.plural.as_str());
         if part == Part::Status {
             if (group, plural) == ("", "nodes") {
-                default_allocatable(new);
+                nodes::set_defaults(new);
+                nodes::validate(&call.res, new)?;
+            }
+            if (group, plural) == ("", "pods") {
+                let class = old.pointer("/status/qosClass").cloned();
+                let status = new.get_mut("status").and_then(Value::as_object_mut);
+                if let (Some(class), Some(status)) = (class, status) {
+                    status.entry("qosClass").or_insert(class);
+                }
             }
             if (group, plural) == ("policy", "poddisruptionbudgets") {
                 self.own_budgets.forget(text(old, "/metadata/uid"));
@@ -114,10 +136,12 @@ impl Inner {
             ("", "pods") => {
                 // A client may send what it sent at create, without the defaults.
                 if let Some(spec) = new.get_mut("spec").and_then(Value::as_object_mut) {
+                    pods::keep_filled_in(old, spec);
                     pods::default_pod_spec(spec);
                 }
                 pods::validate_update(&call.res, old, new)?;
             }
+            ("", "nodes") => nodes::validate(&call.res, new)?,
             ("batch", "jobs") => {
                 let template = new.pointer_mut("/spec/template/spec");
                 if let Some(spec) = template.and_then(Value::as_object_mut) {
@@ -178,6 +202,10 @@ impl Inner {
             .is("apiextensions.k8s.io", "customresourcedefinitions")
         {
             self.install_crd(object);
+        }
+        if *call.res.table == *tables::EVENTS {
+            let name = text(object, "/metadata/name");
+            self.event_written(&call.res.key(&call.path.namespace, name));
         }
     }
 
@@ -260,38 +288,6 @@ impl Inner {
         spec.entry("preemptionPolicy")
             .or_insert_with(|| policy.into());
         Ok(())
-    }
-}
-
-/// The TaintNodesByCondition admission plugin: a new node is not ready whatever it says.
-fn taint_new_node(node: &mut Value) {
-    const KEY: &str = "node.kubernetes.io/not-ready";
-    let Some(map) = node.as_object_mut() else {
-        return;
-    };
-    let spec = map.entry("spec").or_insert_with(|| json!({}));
-    let Some(spec) = spec.as_object_mut() else {
-        return;
-    };
-    let taints = spec.entry("taints").or_insert_with(|| json!([]));
-    let Some(taints) = taints.as_array_mut() else {
-        return;
-    };
-    let there = taints
-        .iter()
-        .any(|t| text(t, "/key") == KEY && text(t, "/effect") == "NoSchedule");
-    if !there {
-        taints.push(json!({"key": KEY, "effect": "NoSchedule"}));
-    }
-}
-
-/// A node that names no allocatable resources can give all it has.
-fn default_allocatable(node: &mut Value) {
-    let Some(status) = node.get_mut("status").and_then(Value::as_object_mut) else {
-        return;
-    };
-    if let Some(capacity) = status.get("capacity").cloned() {
-        status.entry("allocatable").or_insert(capacity);
     }
 }
 

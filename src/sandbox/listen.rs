@@ -20,8 +20,11 @@ use tokio_rustls::TlsAcceptor;
 use super::access::Caller;
 use super::{ApiServer, Inner, Options, SandboxError, kubeconfig, serve};
 
-/// How long a peer may take for its TLS handshake and for the head of a request.
+/// How long a peer may take for its TLS handshake.
 const HANDSHAKE_LIMIT: Duration = Duration::from_secs(30);
+/// How long a connection may stay idle between two requests. Longer than clients pool theirs, so
+/// that none is closed under a request.
+const IDLE_LIMIT: Duration = Duration::from_secs(600);
 
 /// The server's certificate, made once so that it survives a restart of the listener.
 #[derive(Debug, Default)]
@@ -190,7 +193,7 @@ async fn connection(inner: Arc<Inner>, stream: TcpStream, acceptor: TlsAcceptor)
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HANDSHAKE_LIMIT)
+        .header_read_timeout(IDLE_LIMIT)
         .serve_connection(TokioIo::new(stream), service)
         .await;
     if let Err(error) = served {

@@ -254,12 +254,8 @@ pub(super) fn check_values(res: &Resource, meta: &Map<String, Value>) -> Result<
             field: "metadata.annotations".into(),
         });
     }
-    for owner in meta
-        .get("ownerReferences")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
+    let owners = meta.get("ownerReferences").and_then(Value::as_array);
+    for (index, owner) in owners.into_iter().flatten().enumerate() {
         for field in ["apiVersion", "kind", "name", "uid"] {
             if owner
                 .get(field)
@@ -267,26 +263,28 @@ pub(super) fn check_values(res: &Resource, meta: &Map<String, Value>) -> Result<
                 .unwrap_or_default()
                 .is_empty()
             {
-                let path = format!("metadata.ownerReferences.{field}");
-                causes.push(Cause::invalid(
-                    &path,
-                    &"".into(),
-                    &format!("{field} must not be empty"),
-                ));
+                let path = format!("metadata.ownerReferences[{index}].{field}");
+                causes.push(Cause::required(&path, "must not be empty"));
             }
         }
     }
-    for finalizer in meta
-        .get("finalizers")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
-        if !is_qualified_name(finalizer.as_str().unwrap_or_default()) {
+    let finalizers = meta.get("finalizers").and_then(Value::as_array);
+    for (index, finalizer) in finalizers.into_iter().flatten().enumerate() {
+        let text = finalizer.as_str().unwrap_or_default();
+        if !is_qualified_name(text) {
             causes.push(Cause::invalid(
                 "metadata.finalizers",
                 finalizer,
                 LABEL_KEY_RULE,
+            ));
+        } else if !text.contains('/')
+            && !matches!(text, "orphan" | "foregroundDeletion" | "kubernetes")
+        {
+            let why = "name is neither a standard finalizer name nor is it fully qualified";
+            causes.push(Cause::invalid(
+                &format!("metadata.finalizers[{index}]"),
+                finalizer,
+                why,
             ));
         }
     }
@@ -304,6 +302,20 @@ pub(super) fn generated(base: &str, suffix: &str) -> String {
         .find(|i| base.is_char_boundary(*i))
         .unwrap_or(0);
     format!("{}{suffix}", base.get(..cut).unwrap_or_default())
+}
+
+/// Drops what is empty in `metadata`, as Go leaves it out.
+pub(super) fn drop_empty(meta: &mut Map<String, Value>) {
+    for field in ["labels", "annotations", "finalizers", "ownerReferences"] {
+        let empty = match meta.get(field) {
+            Some(Value::Array(items)) => items.is_empty(),
+            Some(Value::Object(map)) => map.is_empty(),
+            _ => false,
+        };
+        if empty {
+            meta.remove(field);
+        }
+    }
 }
 
 /// Drops every null member: Go's typed decoding leaves none.

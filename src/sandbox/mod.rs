@@ -11,12 +11,14 @@ mod clock;
 mod convert;
 mod crd;
 mod discovery;
+mod expiry;
 #[cfg(test)]
 mod fuzz;
 mod ids;
 mod jobs;
 mod kubeconfig;
 mod meta;
+mod nodes;
 mod object;
 mod patch;
 mod path;
@@ -68,6 +70,8 @@ pub struct Options {
     pub history_bytes: usize,
     /// How often a watch with `allowWatchBookmarks` gets a bookmark.
     pub bookmark_interval: Duration,
+    /// How long an Event lives after its last write.
+    pub event_ttl: Duration,
     /// Requests kept in memory for [`ApiServer::audit`].
     pub audit_entries: usize,
     /// File that every request is appended to as one line of Kubernetes audit JSON.
@@ -85,6 +89,7 @@ impl Default for Options {
             history_changes: 65_536,
             history_bytes: 48 << 20,
             bookmark_interval: Duration::from_secs(60),
+            event_ttl: Duration::from_secs(3600),
             audit_entries: 65_536,
             audit_log: None,
             expired_watch_as_status: false,
@@ -136,6 +141,7 @@ struct Inner {
     rules: access::RulesCache,
     audit: Audit,
     own_budgets: verbs::OwnBudgets,
+    expiry: expiry::Expiry,
     identity: listen::Identity,
 }
 
@@ -161,6 +167,7 @@ impl ApiServer {
             rules: access::RulesCache::default(),
             audit,
             own_budgets: verbs::OwnBudgets::default(),
+            expiry: expiry::Expiry::default(),
             identity: listen::Identity::default(),
             options,
         });

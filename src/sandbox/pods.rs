@@ -98,6 +98,19 @@ pub(super) fn default_pod_spec(spec: &mut Map<String, Value>) {
     spec.entry("enableServiceLinks").or_insert(json!(true));
     default_spec(spec);
     default_tolerations(spec);
+    for field in ["containers", "initContainers"] {
+        let list = spec.get_mut(field).and_then(Value::as_array_mut);
+        list.into_iter().flatten().for_each(default_requests);
+    }
+}
+
+/// What the server filled in at create stays when an update leaves it out.
+pub(super) fn keep_filled_in(old: &Value, spec: &mut Map<String, Value>) {
+    for field in ["priority", "preemptionPolicy", "priorityClassName"] {
+        if let (Some(value), None) = (old.pointer(&format!("/spec/{field}")), spec.get(field)) {
+            spec.insert(field.into(), value.clone());
+        }
+    }
 }
 
 /// Defaults of a PodSpec, also inside templates.
@@ -143,11 +156,26 @@ fn default_container(container: &mut Map<String, Value>) {
     ] {
         container.entry(field).or_insert(value);
     }
-    let resources = container.entry("resources").or_insert_with(|| json!({}));
-    let Some(resources) = resources.as_object_mut() else {
+    container.entry("resources").or_insert_with(|| json!({}));
+    let ports = container.get_mut("ports").and_then(Value::as_array_mut);
+    for port in ports.into_iter().flatten().filter_map(Value::as_object_mut) {
+        port.entry("protocol").or_insert_with(|| "TCP".into());
+    }
+    for kind in ["limits", "requests"] {
+        if let Some(amounts) = container.get_mut("resources").and_then(|r| r.get_mut(kind)) {
+            quantity::normalise(amounts);
+        }
+    }
+}
+
+/// A limit without a request is a request too; in a pod, not in a template.
+fn default_requests(container: &mut Value) {
+    let Some(resources) = container
+        .get_mut("resources")
+        .and_then(Value::as_object_mut)
+    else {
         return;
     };
-    // A limit without a request is a request too.
     let Some(limits) = resources.get("limits").and_then(Value::as_object).cloned() else {
         return;
     };
@@ -371,7 +399,7 @@ pub(super) fn validate(res: &Resource, pod: &Value) -> Result<(), ApiError> {
 }
 
 /// A resource with a domain other than `kubernetes.io` counts whole devices.
-fn is_extended(name: &str) -> bool {
+pub(super) fn is_extended(name: &str) -> bool {
     name.split_once('/')
         .is_some_and(|(domain, _)| domain != "kubernetes.io" && !domain.ends_with(".kubernetes.io"))
 }

@@ -13,6 +13,30 @@ pub(super) fn milli(value: &Value) -> Option<i128> {
     }
 }
 
+/// Writes the amounts of a resource list as the real server does: as text, without a suffix where
+/// that is exact. Amounts that have a suffix stay as they were sent.
+pub(super) fn normalise(amounts: &mut Value) {
+    for amount in amounts
+        .as_object_mut()
+        .into_iter()
+        .flat_map(|map| map.values_mut())
+    {
+        let plain = match amount {
+            Value::Number(_) => true,
+            Value::String(text) => text.bytes().all(|b| b.is_ascii_digit() || b == b'.'),
+            _ => false,
+        };
+        if let (true, Some(milli)) = (plain, milli(amount)) {
+            let text = if milli % 1000 == 0 {
+                (milli / 1000).to_string()
+            } else {
+                format!("{milli}m")
+            };
+            *amount = text.into();
+        }
+    }
+}
+
 fn parse(text: &str) -> Option<i128> {
     let (negative, unsigned) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

@@ -329,7 +329,7 @@ const BUILT_IN: &[Row] = &[
     row(RBAC, "v1", "RoleBinding", "rolebindings", &[], 'n', NO, false, &[]),
     row(RBAC, "v1", "Role", "roles", &[], 'n', NO, false, &[]),
     row(SCHEDULING, "v1", "PriorityClass", "priorityclasses", &["pc"], 'c', NO, true, &[]),
-    row(SCHEDULING, "v1beta1", "PodGroup", "podgroups", &[], 'n', ST, true, &[]),
+    row(SCHEDULING, "v1beta1", "PodGroup", "podgroups", &[], 'n', ST, false, &[]),
     row(SCHEDULING, "v1beta1", "Workload", "workloads", &[], 'n', NO, true, &[]),
     row("coordination.k8s.io", "v1", "Lease", "leases", &[], 'n', NO, false, &[]),
     row("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", &["crd", "crds"], 'c', ST, true, &[]),

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::meta::json_type;
 use super::pods;
+use super::quantity;
 use super::resources::Resource;
 use super::status::ApiError;
 
@@ -20,9 +21,11 @@ enum Shape {
     TextMap,
     /// A list of objects.
     Objects,
+    /// Quantities by resource name.
+    Amounts,
 }
 
-use Shape::{Flag, Map, Objects, Text, TextMap, Whole};
+use Shape::{Amounts, Flag, Map, Objects, Text, TextMap, Whole};
 
 /// (group, plural, pointer, shape, Go's name of the type)
 #[rustfmt::skip]
@@ -37,8 +40,8 @@ const FIELDS: &[(&str, &str, &str, Shape, &str)] = &[
     ("", "nodes", "/spec/unschedulable", Flag, "bool"),
     ("", "nodes", "/spec/providerID", Text, "string"),
     ("", "nodes", "/status", Map, "v1.NodeStatus"),
-    ("", "nodes", "/status/capacity", Map, "v1.ResourceList"),
-    ("", "nodes", "/status/allocatable", Map, "v1.ResourceList"),
+    ("", "nodes", "/status/capacity", Amounts, "v1.ResourceList"),
+    ("", "nodes", "/status/allocatable", Amounts, "v1.ResourceList"),
     ("", "nodes", "/status/conditions", Objects, "[]v1.NodeCondition"),
     ("", "nodes", "/status/addresses", Objects, "[]v1.NodeAddress"),
     ("", "nodes", "/status/nodeInfo", Map, "v1.NodeSystemInfo"),
@@ -102,6 +105,7 @@ pub(super) fn check(res: &Resource, object: &Value) -> Result<(), ApiError> {
             | (Map, Value::Object(_)) => true,
             (Whole, Value::Number(number)) => number.is_i64(),
             (TextMap, Value::Object(map)) => map.values().all(|v| v.is_string() || v.is_null()),
+            (Amounts, Value::Object(map)) => map.values().all(|v| quantity::milli(v).is_some()),
             (Objects, Value::Array(items)) => items.iter().all(|v| v.is_object() || v.is_null()),
             _ => false,
         };

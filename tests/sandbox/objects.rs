@@ -497,3 +497,45 @@ async fn deletecollection_takes_what_the_selector_selects() {
     let (_, left) = send(&client, "GET", path, Value::Null).await;
     assert_eq!(left["items"].as_array().unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn events_go_an_hour_after_their_last_write() {
+    use std::sync::atomic::{AtomicI64, Ordering};
+    let now = std::sync::Arc::new(AtomicI64::new(1_800_000_000));
+    let reading = now.clone();
+    let clock = gpudeck::sandbox::Clock::from_fn(move || {
+        jiff::Timestamp::from_second(reading.load(Ordering::Relaxed)).unwrap()
+    });
+    let client = ApiServer::new(Options {
+        clock,
+        ..Options::default()
+    })
+    .unwrap()
+    .client();
+    let path = "/api/v1/namespaces/default/events";
+    let event =
+        |name: &str| json!({"metadata": {"name": name}, "reason": "Xid", "involvedObject": {"kind": "Node", "name": "n"}});
+    let (_, made) = send(&client, "POST", path, event("a")).await;
+    assert_eq!(
+        made["metadata"]["creationTimestamp"],
+        "2027-01-15T08:00:00Z"
+    );
+    send(&client, "POST", path, event("b")).await;
+    now.fetch_add(1800, Ordering::Relaxed);
+    let mut again = event("b");
+    again["count"] = json!(2);
+    assert_eq!(
+        send(&client, "PUT", &format!("{path}/b"), again).await.0,
+        200
+    );
+    now.fetch_add(1801, Ordering::Relaxed);
+    send(&client, "POST", path, event("c")).await;
+    let (_, list) = send(&client, "GET", path, Value::Null).await;
+    let names: Vec<_> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(name_of)
+        .collect();
+    assert_eq!(names, ["b", "c"]);
+}

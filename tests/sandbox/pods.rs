@@ -30,7 +30,7 @@ async fn a_new_pod_gets_the_servers_defaults() {
     );
     assert_eq!(
         spec["containers"][0]["resources"]["requests"]["nvidia.com/gpu"],
-        8
+        "8"
     );
     assert_eq!(spec["tolerations"].as_array().unwrap().len(), 2);
     assert_eq!(

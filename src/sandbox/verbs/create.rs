@@ -81,6 +81,7 @@ impl Inner {
             ] {
                 meta.remove(field);
             }
+            meta::drop_empty(meta);
             meta::check_values(&call.res, meta)?;
         }
         let existing = self.store.get(&call.res.table, &key);

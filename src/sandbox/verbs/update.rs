@@ -1,10 +1,10 @@
 //! update and patch, on the object and on its status.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::sandbox::object::{self, Object};
 use crate::sandbox::patch::Patch;
-use crate::sandbox::resources::StatusRule;
+use crate::sandbox::resources::{Resource, StatusRule};
 use crate::sandbox::serve::{Answer, Call};
 use crate::sandbox::status::{ApiError, Cause, clip};
 use crate::sandbox::store::Refused;
@@ -195,7 +195,9 @@ impl Inner {
         }
         meta.remove("managedFields");
         meta.remove("selfLink");
+        meta::drop_empty(meta);
         meta::check_values(res, meta)?;
+        check_finalizers(res, name, old_meta, meta)?;
         if part == Part::Main && res.status != StatusRule::None {
             let Some(map) = new.as_object_mut() else {
                 return Err(ApiError::bad_request("the object must be a JSON object"));
@@ -225,6 +227,42 @@ impl Inner {
             Outcome::Replace(new)
         })
     }
+}
+
+/// A deleted object takes no more finalizers.
+fn check_finalizers(
+    res: &Resource,
+    name: &str,
+    old: Option<&Map<String, Value>>,
+    new: &Map<String, Value>,
+) -> Result<(), ApiError> {
+    let Some(old) = old.filter(|old| old.contains_key("deletionTimestamp")) else {
+        return Ok(());
+    };
+    let list = |meta: &Map<String, Value>| {
+        meta.get("finalizers")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let had = list(old);
+    let added: Vec<String> = list(new)
+        .iter()
+        .filter(|f| !had.contains(f))
+        .map(|f| clip(&f.to_string()))
+        .collect();
+    if added.is_empty() {
+        return Ok(());
+    }
+    let why = format!(
+        "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+        added.join(", ")
+    );
+    Err(ApiError::invalid(
+        res,
+        name,
+        vec![Cause::forbidden("metadata.finalizers", &why)],
+    ))
 }
 
 fn nameless(call: &Call) -> ApiError {
