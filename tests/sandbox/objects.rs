@@ -513,8 +513,7 @@ async fn events_go_an_hour_after_their_last_write() {
     .unwrap()
     .client();
     let path = "/api/v1/namespaces/default/events";
-    let event =
-        |name: &str| json!({"metadata": {"name": name}, "reason": "Xid", "involvedObject": {"kind": "Node", "name": "n"}});
+    let event = |name: &str| json!({"metadata": {"name": name}, "reason": "Xid", "involvedObject": {"kind": "Node", "name": "n"}});
     let (_, made) = send(&client, "POST", path, event("a")).await;
     assert_eq!(
         made["metadata"]["creationTimestamp"],

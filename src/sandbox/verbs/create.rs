@@ -5,7 +5,6 @@ use serde_json::Value;
 use crate::sandbox::resources::StatusRule;
 use crate::sandbox::serve::{Answer, Call};
 use crate::sandbox::status::ApiError;
-use crate::sandbox::store::Refused;
 use crate::sandbox::{Inner, convert, meta, object, shapes};
 
 use super::{refused, served};
@@ -37,22 +36,23 @@ impl Inner {
 
         let base = object::text(&object, "/metadata/generateName").to_owned();
         let generate = object::text(&object, "/metadata/name").is_empty() && !base.is_empty();
+        if !generate {
+            let name = object::text(&object, "/metadata/name").to_owned();
+            return self.create_named(call, object, &name, dry);
+        }
         for _ in 0..NAME_TRIES {
             let mut attempt = object.clone();
-            if generate {
-                let scope = call.res.key(&call.path.namespace, &base);
-                let suffix = self.ids.suffix(&call.res.table, &scope, !dry);
-                if let Some(meta) = meta::of(&mut attempt) {
-                    meta.insert("name".into(), meta::generated(&base, &suffix).into());
-                }
-            }
-            let name = object::text(&attempt, "/metadata/name").to_owned();
-            if generate
-                && self
-                    .store
-                    .contains(&call.res.table, &call.res.key(&call.path.namespace, &name))
+            let scope = call.res.key(&call.path.namespace, &base);
+            let suffix = self.ids.suffix(&call.res.table, &scope, !dry);
+            let name = meta::generated(&base, &suffix);
+            if self
+                .store
+                .contains(&call.res.table, &call.res.key(&call.path.namespace, &name))
             {
                 continue;
+            }
+            if let Some(meta) = meta::of(&mut attempt) {
+                meta.insert("name".into(), name.clone().into());
             }
             return self.create_named(call, attempt, &name, dry);
         }
@@ -116,14 +116,12 @@ impl Inner {
         if dry {
             return Ok(served(201, call, object));
         }
-        self.store
+        let stored = self
+            .store
             .create(&call.res.table, &key, &mut object)
-            .map_err(|error| match error {
-                Refused::Exists => ApiError::already_exists(&call.res, name),
-                other => refused(&call.res, name, &other),
-            })?;
+            .map_err(|error| refused(&call.res, name, &error))?;
         self.after_write(call, &object);
-        Ok(served(201, call, object))
+        Ok(Answer::Bytes(201, convert::render(&call.res, &stored)))
     }
 
     /// The body's namespace must be the URL's; an absent one is filled in.

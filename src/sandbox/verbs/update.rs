@@ -127,20 +127,20 @@ impl Inner {
                 Outcome::Replace(mut new) => self
                     .store
                     .replace(&res.table, &key, stored.rv, &mut new)
-                    .map(|_| (new, false)),
+                    .map(|object| (object, new, false)),
                 Outcome::Remove(mut last) => self
                     .store
                     .remove(&res.table, &key, stored.rv, &mut last)
-                    .map(|_| (last, true)),
+                    .map(|object| (object, last, true)),
             };
             match committed {
-                Ok((new, removed)) => {
+                Ok((object, new, removed)) => {
                     if removed {
                         self.after_remove(call, &new);
                     } else {
                         self.after_write(call, &new);
                     }
-                    return Ok(served(200, call, new));
+                    return Ok(Answer::Bytes(200, convert::render(res, &object)));
                 }
                 // A PUT that named the version read above must not be repeated on a newer one:
                 // the next round finds the mismatch itself.
