@@ -334,6 +334,7 @@ const BUILT_IN: &[Row] = &[
     row("coordination.k8s.io", "v1", "Lease", "leases", &[], 'n', NO, false, &[]),
     row("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions", &["crd", "crds"], 'c', ST, true, &[]),
     row(DRA, "v1", "DeviceClass", "deviceclasses", &[], 'c', NO, true, &[]),
+    row(DRA, "v1", "DeviceTaintRule", "devicetaintrules", &[], 'c', ST, true, &[]),
     row(DRA, "v1", "ResourceClaim", "resourceclaims", &[], 'n', ST, false, &[]),
     row(DRA, "v1", "ResourceClaimTemplate", "resourceclaimtemplates", &[], 'n', NO, false, &[]),
     row(DRA, "v1", "ResourceSlice", "resourceslices", &[], 'c', NO, true, &[]),
