@@ -66,6 +66,7 @@ cases! {
         nodes::status_is_written_apart,
         nodes::strategic_patch_merges_conditions_by_type,
         custom::installed_kind_is_served,
+        custom::missing_kind_is_told_from_missing_path,
         pods::binding_sets_the_node_once,
         pods::deletion_of_a_bound_pod_waits_for_its_node,
         pods::priority_comes_from_the_class,
@@ -77,6 +78,7 @@ cases! {
         access::audit_names_user_verb_and_resource,
     ],
     own: [
+        samples::samples_are_kept_as_posted,
         watches::compacted_version_is_gone,
         restarts::data_survives_a_restart,
         restarts::watcher_recovers_after_a_restart,

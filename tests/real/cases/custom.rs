@@ -1,9 +1,9 @@
-//! Kinds that are not built in.
+//! Kinds that are not built in, and kinds that are not there.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, ApiResource, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::servers::{Server, object};
 
@@ -56,4 +56,26 @@ pub(crate) async fn installed_kind_is_served(server: &Server) {
         patched.data,
         json!({"spec": {"gpus": 8}, "status": {"used": 2}})
     );
+}
+
+pub(crate) async fn missing_kind_is_told_from_missing_path(server: &Server) {
+    let client = server.admin().await;
+    let ask = async |path: &str| {
+        let request = http::Request::get(path).body(Vec::new()).unwrap();
+        let Err(kube::Error::Api(status)) = client.request::<Value>(request).await else {
+            panic!("{path} is served");
+        };
+        (status.code, status.message.trim_end().to_owned())
+    };
+    let of_kubernetes = "the server could not find the requested resource";
+    for (path, message) in [
+        ("/api/v1/gpus", of_kubernetes),
+        ("/apis/scheduling.k8s.io/v1alpha1", of_kubernetes),
+        ("/apis/scheduling.k8s.io/v1alpha1/workloads", of_kubernetes),
+        ("/apis/kueue.test/v1beta2", "404 page not found"),
+        ("/apis/kueue.test/v1beta2/workloads", "404 page not found"),
+        ("/metrics/gpus", "404 page not found"),
+    ] {
+        assert_eq!(ask(path).await, (404, message.into()), "{path}");
+    }
 }

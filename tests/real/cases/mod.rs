@@ -6,6 +6,7 @@ pub(crate) mod nodes;
 pub(crate) mod objects;
 pub(crate) mod pods;
 pub(crate) mod restarts;
+pub(crate) mod samples;
 pub(crate) mod watches;
 
 use std::time::Duration;

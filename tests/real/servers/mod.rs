@@ -16,6 +16,14 @@ use serde_json::json;
 
 use audit::Record;
 
+/// Native gangs, which the embedded cluster serves and Kubernetes 1.37 keeps behind a gate.
+const REAL_ARGUMENTS: [&str; 4] = [
+    "--feature-gates",
+    "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,DRAWorkloadResourceClaims=true",
+    "--runtime-config",
+    "scheduling.k8s.io/v1beta1=true",
+];
+
 /// Which server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -41,7 +49,7 @@ impl Server {
     /// Starts a server that no other case uses. It ends on drop.
     pub(crate) fn start(kind: Kind) -> Self {
         let backend = match kind {
-            Kind::Real => Backend::Real(Box::new(real::ControlPlane::start(&[]))),
+            Kind::Real => Backend::Real(Box::new(real::ControlPlane::start(&REAL_ARGUMENTS))),
             Kind::Embedded => Backend::Embedded(Box::new(embedded::Embedded::start())),
         };
         Self {
