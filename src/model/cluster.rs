@@ -280,7 +280,13 @@ impl Cluster {
     fn forget_job_in(&mut self, key: &WorkloadKey, uid: &Uid) {
         if let Some(entry) = self.workloads.get_mut(key) {
             if entry.job.as_ref().is_some_and(|j| j.meta.uid == *uid) {
-                entry.job = None;
+                // The Jobs of one owner (a JobSet, a TrainJob) are one workload: another may be
+                // left. A Job without an owner is alone, and need not be searched for.
+                let rest = self.jobs.values().filter(|other| job_key(other) == *key);
+                entry.job = match key.kind.as_ref() {
+                    "Job" => None,
+                    _ => rest.min_by(|a, b| a.meta.uid.cmp(&b.meta.uid)).cloned(),
+                };
             }
             if entry.is_empty() {
                 self.workloads.remove(key);
