@@ -37,6 +37,9 @@ mod strategic;
 mod verbs;
 mod watch;
 
+pub mod actors;
+pub mod calls;
+pub mod inventory;
 pub mod listen;
 
 use std::collections::HashMap;

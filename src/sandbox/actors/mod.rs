@@ -1,0 +1,132 @@
+//! The actors that make a cluster live: kubelets, controllers and load, all of them ordinary
+//! Kubernetes clients that also work against a real API server.
+
+mod admission;
+mod agenda;
+mod children;
+pub mod clock;
+mod deployments;
+mod job_plan;
+mod jobs;
+mod kubelet;
+mod leases;
+pub mod load;
+mod load_plan;
+mod nodes;
+mod objects;
+mod pod_status;
+mod quantity;
+mod watch;
+
+use kube::Client;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use self::clock::Clock;
+use self::objects::{Deployment, Job, Node, Pod, ReplicaSet};
+use self::watch::Feed;
+use super::calls::{Calls, path};
+
+pub(super) use self::leases::kubelet_conditions;
+
+/// Annotations that tell the actors what to do with an object.
+pub mod annotation {
+    /// On a pod: seconds from running to its end. Without it a Job's pod gets a seeded time and
+    /// any other pod runs until it is deleted.
+    pub const RUN_SECS: &str = "sandbox.gpudeck.dev/run-secs";
+    /// On a pod: the exit code of its containers; 0 when absent.
+    pub const EXIT_CODE: &str = "sandbox.gpudeck.dev/exit-code";
+    /// On a node: `simulated` when its kubelet is one of the actors.
+    pub const KUBELET: &str = "sandbox.gpudeck.dev/kubelet";
+}
+
+/// Which nodes the kubelets here speak for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manage {
+    /// All of them: the embedded cluster has no others.
+    All,
+    /// Those annotated `sandbox.gpudeck.dev/kubelet: simulated`: a real cluster may have real ones.
+    Marked,
+}
+
+impl Manage {
+    fn includes(self, node: &Node) -> bool {
+        let mark = node.metadata.annotations.get(annotation::KUBELET);
+        self == Self::All || mark.map(String::as_str) == Some("simulated")
+    }
+}
+
+/// Which actors to start, and how they live.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Divides every delay; timestamps in objects stay real time.
+    pub speed: f64,
+    /// Everything the actors choose follows from it.
+    pub seed: u64,
+    /// Kubelets, for these nodes; `None` starts none.
+    pub kubelets: Option<Manage>,
+    /// The Job, Deployment, ReplicaSet and node lifecycle controllers: not beside a real
+    /// kube-controller-manager.
+    pub controllers: bool,
+    /// The load generator.
+    pub load: Option<load::Settings>,
+}
+
+impl Default for Options {
+    /// Kubelets for all nodes and the controllers, at normal speed, without load.
+    fn default() -> Self {
+        Self {
+            speed: 1.0,
+            seed: 1,
+            kubelets: Some(Manage::All),
+            controllers: true,
+            load: None,
+        }
+    }
+}
+
+/// Starts the actors; they end with `cancel`. The returned set ends when all of them have.
+pub fn start(client: Client, options: &Options, cancel: &CancellationToken) -> JoinSet<()> {
+    let calls = Calls::new(client);
+    let clock = Clock::new(options.speed, options.seed);
+    let mut nodes: Feed<Node> = Feed::new(path::NODES);
+    let mut pods: Feed<Pod> = Feed::new(path::PODS);
+    let mut jobs: Feed<Job> = Feed::new(path::JOBS);
+    let mut deployments: Feed<Deployment> = Feed::new(path::DEPLOYMENTS);
+    let mut sets: Feed<ReplicaSet> = Feed::new(path::REPLICA_SETS);
+    let mut tasks = JoinSet::new();
+    if let Some(manage) = options.kubelets {
+        let kubelet = kubelet::Kubelet::new(calls.clone(), clock, manage);
+        tasks.spawn(kubelet.run(nodes.subscribe(), pods.subscribe(), cancel.clone()));
+        let leases = leases::run(
+            calls.clone(),
+            clock,
+            manage,
+            nodes.subscribe(),
+            cancel.clone(),
+        );
+        tasks.spawn(leases);
+    }
+    if options.controllers {
+        tasks.spawn(nodes::run(calls.clone(), nodes.subscribe(), cancel.clone()));
+        let controller = jobs::Jobs::new(calls.clone(), clock);
+        tasks.spawn(controller.run(jobs.subscribe(), pods.subscribe(), cancel.clone()));
+        let controller = deployments::Deployments::new(calls.clone(), clock);
+        tasks.spawn(controller.run(
+            deployments.subscribe(),
+            sets.subscribe(),
+            pods.subscribe(),
+            cancel.clone(),
+        ));
+    }
+    if let Some(settings) = &options.load {
+        let load = load::Load::new(calls.clone(), clock, settings.clone());
+        tasks.spawn(load.run(nodes.subscribe(), jobs.subscribe(), cancel.clone()));
+    }
+    tasks.spawn(nodes.run(calls.clone(), cancel.clone()));
+    tasks.spawn(pods.run(calls.clone(), cancel.clone()));
+    tasks.spawn(jobs.run(calls.clone(), cancel.clone()));
+    tasks.spawn(deployments.run(calls.clone(), cancel.clone()));
+    tasks.spawn(sets.run(calls, cancel.clone()));
+    tasks
+}

@@ -1,0 +1,294 @@
+//! The demo fleet: nodes as GPU feature discovery, the GPU operator, topograph and Karpenter label
+//! them, namespaces and priority classes; the same under the same seed.
+
+mod models;
+mod node;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use kube::Client;
+use serde_json::{Value, json};
+
+pub use self::models::{A100_40, A100_80, H100, H200, L40S, Model, Profile};
+pub use self::node::{Fault, Layout, NodePlan};
+use super::actors::clock::hash;
+use super::calls::{CallError, Calls, Created, path};
+
+/// Nodes of the demo.
+pub const DEMO_NODES: usize = 72;
+/// The most nodes that addresses and names are made for.
+pub const MAX_NODES: usize = 20_000;
+/// Nodes at one leaf switch, and leaves at one spine.
+const NODES_PER_LEAF: usize = 6;
+const LEAVES_PER_SPINE: usize = 4;
+/// Creates in flight at a time.
+const IN_FLIGHT: usize = 32;
+/// The moment that [`Fleet::sized`] counts ages from: 2026-11-30T12:00:00Z.
+const EPOCH_SECS: i64 = 1_796_040_000;
+
+/// One profile each of three sizes on a GPU, mig-parted's `all-balanced`.
+const H200_BALANCED: &[(&str, u32)] = &[("1g.18gb", 2), ("2g.35gb", 1), ("3g.71gb", 1)];
+const A100_40_BALANCED: &[(&str, u32)] = &[("1g.5gb", 2), ("2g.10gb", 1), ("3g.20gb", 1)];
+
+/// Nodes of one kind.
+struct Group {
+    model: Option<&'static Model>,
+    layout: Layout,
+    tier: &'static str,
+    /// Its part of the fleet: nodes in a fleet of [`DEMO_NODES`].
+    weight: usize,
+}
+
+const fn group(
+    model: Option<&'static Model>,
+    layout: Layout,
+    tier: &'static str,
+    weight: usize,
+) -> Group {
+    Group {
+        model,
+        layout,
+        tier,
+        weight,
+    }
+}
+
+/// 72 nodes, 488 physical GPUs.
+const GROUPS: [Group; 11] = [
+    group(Some(&H100), Layout::Whole, "reserved", 16),
+    group(Some(&H100), Layout::Whole, "on-demand", 6),
+    group(Some(&H100), Layout::Whole, "spot", 4),
+    group(Some(&A100_80), Layout::Whole, "reserved", 8),
+    group(Some(&A100_80), Layout::Whole, "on-demand", 6),
+    group(Some(&H200), Layout::Whole, "reserved", 3),
+    group(Some(&H200), Layout::Single("1g.18gb"), "on-demand", 3),
+    group(
+        Some(&H200),
+        Layout::Mixed {
+            config: "all-balanced",
+            cut: 8,
+            profiles: H200_BALANCED,
+        },
+        "on-demand",
+        4,
+    ),
+    group(
+        Some(&A100_40),
+        Layout::Mixed {
+            config: "half-balanced",
+            cut: 4,
+            profiles: A100_40_BALANCED,
+        },
+        "on-demand",
+        5,
+    ),
+    group(Some(&L40S), Layout::Whole, "spot", 12),
+    group(None, Layout::Whole, "on-demand", 5),
+];
+
+/// A fleet to be written.
+#[derive(Debug, Clone)]
+pub struct Fleet {
+    /// Namespaces of the teams and of inference.
+    pub namespaces: Vec<Value>,
+    /// The priority classes `production`, `standard` and `batch`.
+    pub priority_classes: Vec<Value>,
+    /// Nodes.
+    pub nodes: Vec<Value>,
+    plans: Vec<NodePlan>,
+    seed: u64,
+}
+
+/// How much was written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Objects created.
+    pub created: usize,
+    /// Objects that were there already and were left as they are.
+    pub existing: usize,
+}
+
+impl Fleet {
+    /// The demo's fleet.
+    pub fn demo(seed: u64) -> Self {
+        Self::sized(DEMO_NODES, seed)
+    }
+
+    /// A fleet of `nodes` nodes (at most [`MAX_NODES`]) in the demo's proportions. Ages are counted
+    /// from a fixed moment, so that the same seed gives the same objects; [`Fleet::write`] counts
+    /// them from the present.
+    pub fn sized(nodes: usize, seed: u64) -> Self {
+        let plans = plans(nodes.min(MAX_NODES), seed);
+        let at = Timestamp::from_second(EPOCH_SECS).unwrap_or_default();
+        let names = super::actors::load::namespaces();
+        Self {
+            namespaces: names.map(namespace).collect(),
+            priority_classes: priority_classes(),
+            nodes: plans.iter().map(|plan| plan.object(seed, at)).collect(),
+            plans,
+            seed,
+        }
+    }
+
+    /// Physical GPUs, cut or whole.
+    pub fn gpus(&self) -> u64 {
+        let models = self.plans.iter().filter_map(|plan| plan.model);
+        models.map(|model| u64::from(model.gpus)).sum()
+    }
+
+    /// Creates what is not there, with heartbeats of now.
+    ///
+    /// A real API server gives each new node the taint `node.kubernetes.io/not-ready`; the node
+    /// lifecycle actor, or a controller-manager, takes it away.
+    pub async fn write(&self, client: Client) -> Result<Written, CallError> {
+        let calls = Calls::new(client);
+        let now = Timestamp::now();
+        let nodes = self
+            .plans
+            .iter()
+            .map(|plan| (path::NODES, plan.object(self.seed, now)));
+        let namespaces = self
+            .namespaces
+            .iter()
+            .map(|item| (path::NAMESPACES, item.clone()));
+        let classes = self.priority_classes.iter();
+        let classes = classes.map(|item| (path::PRIORITY_CLASSES, item.clone()));
+        let all = namespaces.chain(classes).chain(nodes);
+        let mut written = Written::default();
+        let calls = &calls;
+        let mut results = futures::stream::iter(all)
+            .map(|(collection, item)| async move { calls.ensure(collection, &item).await })
+            .buffer_unordered(IN_FLIGHT);
+        while let Some(result) = results.next().await {
+            match result? {
+                Created::New => written.created += 1,
+                Created::Existing => written.existing += 1,
+            }
+        }
+        Ok(written)
+    }
+}
+
+/// Nodes of each group: in proportion, each at least one when there are enough nodes, the
+/// largest remainders rounded up.
+fn counts(nodes: usize) -> Vec<usize> {
+    let total: usize = GROUPS.iter().map(|group| group.weight).sum();
+    let share = |group: &Group| nodes * group.weight / total;
+    let mut counts: Vec<usize> = GROUPS.iter().map(share).collect();
+    let mut order: Vec<usize> = (0..GROUPS.len()).collect();
+    let remainder = |at: &usize| {
+        let weight = GROUPS.get(*at).map_or(0, |group| group.weight);
+        std::cmp::Reverse(nodes * weight % total)
+    };
+    order.sort_by_key(remainder);
+    let mut left = nodes - counts.iter().sum::<usize>();
+    for at in order {
+        if let Some(count) = counts.get_mut(at).filter(|_| left > 0) {
+            *count += 1;
+            left -= 1;
+        }
+    }
+    counts
+}
+
+fn plans(nodes: usize, seed: u64) -> Vec<NodePlan> {
+    let mut rng = fastrand::Rng::with_seed(hash(seed, "fleet"));
+    let mut plans = Vec::with_capacity(nodes);
+    let mut in_fabric = 0;
+    let mut numbers = std::collections::BTreeMap::new();
+    for (group, count) in GROUPS.iter().zip(counts(nodes)) {
+        for _ in 0..count {
+            let slug = group.model.map_or("cpu", |model| model.slug);
+            let number = numbers.entry(slug).or_insert(0usize);
+            *number += 1;
+            let switches = group.model.map(|_| {
+                let leaf = in_fabric / NODES_PER_LEAF;
+                in_fabric += 1;
+                (leaf + 1, leaf / LEAVES_PER_SPINE + 1)
+            });
+            // A spine stands in one zone.
+            let zone = switches.map_or_else(|| rng.usize(0..3), |(_, spine)| spine % 3);
+            plans.push(NodePlan {
+                name: format!("{slug}-{number:03}"),
+                model: group.model,
+                layout: group.layout,
+                tier: group.tier,
+                zone: ['a', 'b', 'c'].get(zone).copied().unwrap_or('a'),
+                switches,
+                index: plans.len(),
+                fault: Fault::None,
+            });
+        }
+    }
+    spoil(&mut plans, &mut rng);
+    plans
+}
+
+/// About one node in forty has a fault, and a fleet of at least twenty has each kind once.
+fn spoil(plans: &mut [NodePlan], rng: &mut fastrand::Rng) {
+    let whole: Vec<usize> = plans
+        .iter()
+        .filter(|plan| plan.model.is_some() && plan.layout == Layout::Whole)
+        .map(|plan| plan.index)
+        .collect();
+    if plans.len() < 20 || whole.len() < 8 {
+        return;
+    }
+    let faults = [
+        Fault::Cordoned,
+        Fault::NotReady,
+        Fault::SickDevice,
+        Fault::Cordoned,
+    ];
+    let wanted = (plans.len() / 40).max(faults.len());
+    let mut order = whole;
+    rng.shuffle(&mut order);
+    for (at, fault) in order
+        .into_iter()
+        .take(wanted)
+        .zip(faults.into_iter().cycle())
+    {
+        if let Some(plan) = plans.get_mut(at) {
+            plan.fault = fault;
+        }
+    }
+}
+
+/// A namespace object.
+pub fn namespace(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+    })
+}
+
+/// The priority classes of the demo: `production`, `standard` and `batch`.
+pub fn priority_classes() -> Vec<Value> {
+    let class = |name: &str, value: i64, policy: &str, description: &str| {
+        json!({
+            "apiVersion": "scheduling.k8s.io/v1",
+            "kind": "PriorityClass",
+            "metadata": {"name": name},
+            "value": value,
+            "globalDefault": false,
+            "preemptionPolicy": policy,
+            "description": description,
+        })
+    };
+    vec![
+        class(
+            "production",
+            100_000,
+            "PreemptLowerPriority",
+            "Inference that users wait for.",
+        ),
+        class(
+            "standard",
+            1_000,
+            "PreemptLowerPriority",
+            "Training and notebooks of the teams.",
+        ),
+        class("batch", 100, "Never", "What can wait."),
+    ]
+}
