@@ -38,9 +38,11 @@ mod verbs;
 mod watch;
 
 pub mod actors;
+pub mod bulk;
 pub mod calls;
 pub mod inventory;
 pub mod listen;
+pub mod openb;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
