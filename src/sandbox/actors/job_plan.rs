@@ -524,3 +524,6 @@ fn parse_indexes(text: &str) -> BTreeSet<i64> {
     }
     indexes
 }
+
+#[cfg(test)]
+mod tests;

@@ -102,7 +102,7 @@ impl PodRow {
 }
 
 /// Reads a node list.
-pub fn nodes(file: &Path) -> Result<Vec<NodeRow>, TraceError> {
+pub(super) fn nodes(file: &Path) -> Result<Vec<NodeRow>, TraceError> {
     const EXPECTED: &str = "sn,cpu_milli,memory_mib,gpu,model";
     let table = Table::open(
         file,
@@ -126,7 +126,7 @@ pub fn nodes(file: &Path) -> Result<Vec<NodeRow>, TraceError> {
 }
 
 /// Reads a pod list.
-pub fn pods(file: &Path) -> Result<Vec<PodRow>, TraceError> {
+pub(super) fn pods(file: &Path) -> Result<Vec<PodRow>, TraceError> {
     const EXPECTED: &str = "name,cpu_milli,memory_mib,num_gpu,gpu_milli";
     let columns = ["name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"];
     let table = Table::open(file, &columns, EXPECTED)?;

@@ -1,0 +1,10 @@
+//! The actors, the demo fleet and the loaders from outside: against the embedded cluster through
+//! an ordinary client.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+mod inventory;
