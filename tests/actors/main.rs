@@ -7,4 +7,9 @@
     clippy::panic
 )]
 
+mod cluster;
+mod controllers;
 mod inventory;
+mod load;
+mod openb;
+mod pods;
