@@ -12,4 +12,5 @@ mod controllers;
 mod inventory;
 mod load;
 mod openb;
+mod outage;
 mod pods;
