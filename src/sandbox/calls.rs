@@ -280,6 +280,9 @@ pub mod path {
     /// ReplicaSets of all namespaces.
     pub const REPLICA_SETS: &str = "/apis/apps/v1/replicasets";
 
+    /// Events of all namespaces.
+    pub const EVENTS: &str = "/api/v1/events";
+
     /// The pods of one namespace.
     pub fn pods(namespace: &str) -> String {
         format!("/api/v1/namespaces/{namespace}/pods")

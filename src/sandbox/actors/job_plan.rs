@@ -156,6 +156,8 @@ pub(super) struct Decision {
     pub status: Option<Value>,
     /// The Job itself is to be deleted: its time after the end is over.
     pub expired: bool,
+    /// The Job has just ended: whether well, and the reason and message of its Event.
+    pub ended: Option<(bool, &'static str, &'static str)>,
     /// When to look again without a change.
     pub again: Option<Duration>,
 }
@@ -215,9 +217,16 @@ pub(super) fn decide(
             // The end itself is only told once no pod is left: the server refuses it earlier.
             if active.is_empty() && terminating == 0 {
                 status.condition(end, "True", reason, message);
-                if end == "Complete" {
+                let well = end == "Complete";
+                if well {
                     status.set("completionTime", json!(rfc3339(now)));
                 }
+                let said = (
+                    well,
+                    if well { "Completed" } else { reason },
+                    if well { "Job completed" } else { message },
+                );
+                decision.ended = Some(said);
             }
         }
         None if job.spec.suspend => {

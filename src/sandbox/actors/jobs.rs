@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::agenda::Agenda;
 use super::children::{self, Controller};
 use super::clock::Clock;
+use super::events::Note;
 use super::job_plan::{INDEX, JobPod, Tally, decide};
 use super::objects::{Job, Meta, Pod};
 use super::watch::Change;
@@ -202,7 +203,11 @@ impl Jobs {
                 .calls
                 .patch::<IgnoredAny>(&at, PatchKind::Merge, &patch)
                 .await;
-            failed |= warn(result.map(|_| ()));
+            let refused = warn(result.map(|_| ()));
+            if let (false, Some(said)) = (refused, decision.ended) {
+                end_note(&job, said).write(&self.calls).await;
+            }
+            failed |= refused;
         }
         let now = Instant::now();
         if failed {
@@ -319,6 +324,21 @@ impl Jobs {
 #[derive(Deserialize)]
 struct CreatedPod {
     metadata: Meta,
+}
+
+fn end_note(job: &Job, (well, reason, message): (bool, &str, &str)) -> Note {
+    Note {
+        api_version: "batch/v1",
+        kind: "Job",
+        namespace: job.metadata.namespace.clone(),
+        name: job.metadata.name.clone(),
+        uid: job.metadata.uid.clone(),
+        component: "job-controller",
+        host: String::new(),
+        warning: !well,
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    }
 }
 
 /// A pod that the feed never showed has come and gone between two lists.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use serde::de::IgnoredAny;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::admission::{self, Rejection};
 use super::agenda::Agenda;
 use super::clock::{Clock, rfc3339, secs_since};
+use super::events::Note;
 use super::objects::{Node, Pod};
 use super::pod_status::PodFacts;
 use super::watch::Change;
@@ -381,8 +382,8 @@ impl Kubelet {
             }
             Err(rejection) => {
                 let body = record.facts.rejected(&rejection.reason, &rejection.message);
-                let event = rejection_event(record, &uid, &rejection);
-                self.spawn_status(uid, Step::Start, status_path, body, Some(event));
+                let note = rejection_note(record, &uid, &rejection);
+                self.spawn_status(uid, Step::Start, status_path, body, Some(note));
             }
         }
     }
@@ -393,15 +394,14 @@ impl Kubelet {
         step: Step,
         status_path: String,
         body: Value,
-        event: Option<(String, Value)>,
+        note: Option<Note>,
     ) {
         let calls = self.calls.clone();
         self.writes.spawn(async move {
             let kind = PatchKind::Strategic;
             let result = calls.patch::<IgnoredAny>(&status_path, kind, &body).await;
-            if let (Ok(_), Some((collection, event))) = (&result, event) {
-                // An Event that is lost is lost in a real kubelet, too.
-                let _ = calls.post::<IgnoredAny>(&collection, &event).await;
+            if let (Ok(_), Some(note)) = (&result, note) {
+                note.write(&calls).await;
             }
             (uid, step, result.map(|_| ()))
         });
@@ -486,28 +486,17 @@ fn new_record(pod: &Pod, address: String, clock: Clock) -> PodRecord {
     }
 }
 
-fn rejection_event(record: &PodRecord, uid: &str, rejection: &Rejection) -> (String, Value) {
-    let at = rfc3339(Timestamp::now());
-    let event = json!({
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {"generateName": format!("{}.", record.name), "namespace": record.namespace},
-        "involvedObject": {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "name": record.name,
-            "namespace": record.namespace,
-            "uid": uid,
-        },
-        "reason": rejection.reason,
-        "message": rejection.message,
-        "source": {"component": "kubelet", "host": record.node},
-        "reportingComponent": "kubelet",
-        "reportingInstance": record.node,
-        "firstTimestamp": at,
-        "lastTimestamp": at,
-        "count": 1,
-        "type": "Warning",
-    });
-    (path::events(&record.namespace), event)
+fn rejection_note(record: &PodRecord, uid: &str, rejection: &Rejection) -> Note {
+    Note {
+        api_version: "v1",
+        kind: "Pod",
+        namespace: record.namespace.clone(),
+        name: record.name.clone(),
+        uid: uid.to_owned(),
+        component: "kubelet",
+        host: record.node.clone(),
+        warning: true,
+        reason: rejection.reason.clone(),
+        message: rejection.message.clone(),
+    }
 }

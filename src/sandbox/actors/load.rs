@@ -43,8 +43,10 @@ impl Default for Settings {
 const TICK_SECS: f64 = 1.0;
 /// The shortest time between two ticks, however fast the actors live.
 const MIN_TICK: Duration = Duration::from_millis(50);
-/// Submissions in one tick while the cluster fills, and afterwards.
+/// Submissions in one tick while the cluster fills, and afterwards: at least so many, and one more
+/// for each so many devices.
 const BURST: (usize, usize) = (12, 2);
+const DEVICES_PER_BURST: (i64, i64) = (200, 2_000);
 /// Time between two changes of an inference service's replicas.
 const BREATH_SECS: f64 = 15.0;
 /// Pools of at least this many devices get their own load.
@@ -188,8 +190,14 @@ impl Load {
 
     async fn submit(&mut self, capacities: &BTreeMap<Pool, i64>) {
         let mut demand = self.demand();
-        let (first, later) = BURST;
-        for _ in 0..if self.filled { later } else { first } {
+        let (least, per) = if self.filled {
+            (BURST.1, DEVICES_PER_BURST.1)
+        } else {
+            (BURST.0, DEVICES_PER_BURST.0)
+        };
+        let devices: i64 = capacities.values().sum();
+        let burst = least.max(usize::try_from(devices / per).unwrap_or(0));
+        for _ in 0..burst {
             let fill = |pool: &Pool, capacity: i64| {
                 let asked = demand.get(&pool.label()).copied().unwrap_or(0);
                 asked as f64 / capacity as f64

@@ -6,6 +6,7 @@ mod agenda;
 mod children;
 pub mod clock;
 mod deployments;
+mod events;
 mod job_plan;
 mod jobs;
 mod kubelet;
@@ -23,7 +24,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::clock::Clock;
-use self::objects::{Deployment, Job, Node, Pod, ReplicaSet};
+use self::objects::{Deployment, Event, Job, Node, Pod, ReplicaSet};
 use self::watch::Feed;
 use super::calls::{Calls, path};
 
@@ -65,8 +66,8 @@ pub struct Options {
     pub seed: u64,
     /// Kubelets, for these nodes; `None` starts none.
     pub kubelets: Option<Manage>,
-    /// The Job, Deployment, ReplicaSet and node lifecycle controllers: not beside a real
-    /// kube-controller-manager.
+    /// The Job, Deployment, ReplicaSet and node lifecycle controllers, and the end of old Events:
+    /// not beside a real kube-controller-manager.
     pub controllers: bool,
     /// The load generator.
     pub load: Option<load::Settings>,
@@ -94,6 +95,7 @@ pub fn start(client: Client, options: &Options, cancel: &CancellationToken) -> J
     let mut jobs: Feed<Job> = Feed::new(path::JOBS);
     let mut deployments: Feed<Deployment> = Feed::new(path::DEPLOYMENTS);
     let mut sets: Feed<ReplicaSet> = Feed::new(path::REPLICA_SETS);
+    let mut events: Feed<Event> = Feed::new(path::EVENTS);
     let mut tasks = JoinSet::new();
     if let Some(manage) = options.kubelets {
         let kubelet = kubelet::Kubelet::new(calls.clone(), clock, manage);
@@ -109,6 +111,11 @@ pub fn start(client: Client, options: &Options, cancel: &CancellationToken) -> J
     }
     if options.controllers {
         tasks.spawn(nodes::run(calls.clone(), nodes.subscribe(), cancel.clone()));
+        tasks.spawn(events::expire(
+            calls.clone(),
+            events.subscribe(),
+            cancel.clone(),
+        ));
         let controller = jobs::Jobs::new(calls.clone(), clock);
         tasks.spawn(controller.run(jobs.subscribe(), pods.subscribe(), cancel.clone()));
         let controller = deployments::Deployments::new(calls.clone(), clock);
@@ -127,6 +134,7 @@ pub fn start(client: Client, options: &Options, cancel: &CancellationToken) -> J
     tasks.spawn(pods.run(calls.clone(), cancel.clone()));
     tasks.spawn(jobs.run(calls.clone(), cancel.clone()));
     tasks.spawn(deployments.run(calls.clone(), cancel.clone()));
-    tasks.spawn(sets.run(calls, cancel.clone()));
+    tasks.spawn(sets.run(calls.clone(), cancel.clone()));
+    tasks.spawn(events.run(calls, cancel.clone()));
     tasks
 }

@@ -74,7 +74,7 @@ macro_rules! tracked {
         })*
     };
 }
-tracked!(Node, Pod, Job, Deployment, ReplicaSet);
+tracked!(Node, Pod, Job, Deployment, ReplicaSet, Event);
 
 /// A condition of a node, Job or Deployment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -400,6 +400,14 @@ pub(super) struct ReplicaSet {
     pub spec: ReplicaSpec,
     /// Status, compared before it is written.
     pub status: Value,
+}
+
+/// A core/v1 Event, of which only the age matters here.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Event {
+    /// Metadata.
+    pub(crate) metadata: Meta,
 }
 
 /// What Deployments and ReplicaSets share.
