@@ -1,0 +1,171 @@
+//! From the server's JSON to the slim types of the model: one pass, cleaned, interned, tolerant.
+//!
+//! A field that has the wrong type or an absurd value is noted in [`Meta::unreadable`] and the
+//! rest is read; only an object without a name and UID is refused as a whole.
+
+mod amounts;
+mod constraints;
+mod group;
+mod intern;
+mod meta;
+mod node;
+mod pod;
+mod read;
+mod repair;
+mod small;
+
+use std::sync::Arc;
+
+use serde::de::DeserializeSeed;
+
+use self::constraints::ConstraintsPool;
+use self::intern::Interner;
+use self::read::{Ctx, Read, Slot};
+use crate::model::{
+    Change, Delta, Event, Gone, Job, Kind, Meta, Namespace, Node, Pod, PriorityClass, Str,
+    VolumeClaim, VolumeTopology, clean,
+};
+
+/// A decoded object of any watched kind.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Object {
+    /// A node.
+    Node(Arc<Node>),
+    /// A pod.
+    Pod(Arc<Pod>),
+    /// A namespace.
+    Namespace(Arc<Namespace>),
+    /// A Job.
+    Job(Arc<Job>),
+    /// An Event.
+    Event(Arc<Event>),
+    /// A priority class.
+    PriorityClass(Arc<PriorityClass>),
+    /// A PersistentVolumeClaim.
+    VolumeClaim(Arc<VolumeClaim>),
+    /// A PersistentVolume.
+    Volume(Arc<VolumeTopology>),
+}
+
+impl Object {
+    /// Its identity.
+    pub fn meta(&self) -> &Meta {
+        match self {
+            Object::Node(o) => &o.meta,
+            Object::Pod(o) => &o.meta,
+            Object::Namespace(o) => &o.meta,
+            Object::Job(o) => &o.meta,
+            Object::Event(o) => &o.meta,
+            Object::PriorityClass(o) => &o.meta,
+            Object::VolumeClaim(o) => &o.meta,
+            Object::Volume(o) => &o.meta,
+        }
+    }
+
+    /// The delta that says it exists.
+    pub fn into_set(self) -> Delta {
+        match self {
+            Object::Node(o) => Delta::Node(Change::Set(o)),
+            Object::Pod(o) => Delta::Pod(Change::Set(o)),
+            Object::Namespace(o) => Delta::Namespace(Change::Set(o)),
+            Object::Job(o) => Delta::Job(Change::Set(o)),
+            Object::Event(o) => Delta::Event(Change::Set(o)),
+            Object::PriorityClass(o) => Delta::PriorityClass(Change::Set(o)),
+            Object::VolumeClaim(o) => Delta::VolumeClaim(Change::Set(o)),
+            Object::Volume(o) => Delta::Volume(Change::Set(o)),
+        }
+    }
+
+    /// The delta that says it is gone.
+    pub fn to_gone(&self) -> Delta {
+        let meta = self.meta();
+        let gone = Gone {
+            uid: meta.uid.clone(),
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+        };
+        match self {
+            Object::Node(_) => Delta::Node(Change::Gone(gone)),
+            Object::Pod(_) => Delta::Pod(Change::Gone(gone)),
+            Object::Namespace(_) => Delta::Namespace(Change::Gone(gone)),
+            Object::Job(_) => Delta::Job(Change::Gone(gone)),
+            Object::Event(_) => Delta::Event(Change::Gone(gone)),
+            Object::PriorityClass(_) => Delta::PriorityClass(Change::Gone(gone)),
+            Object::VolumeClaim(_) => Delta::VolumeClaim(Change::Gone(gone)),
+            Object::Volume(_) => Delta::Volume(Change::Gone(gone)),
+        }
+    }
+}
+
+/// Decodes objects; holds the texts and constraints that they share.
+#[derive(Default)]
+pub struct Decoder {
+    interner: Interner,
+    pool: ConstraintsPool,
+}
+
+impl Decoder {
+    /// A decoder that knows no texts yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads one object of `kind` from its JSON text.
+    ///
+    /// # Errors
+    /// In words: the text is no JSON object, or the object has no name or UID.
+    pub fn decode(&mut self, kind: Kind, json: &str) -> Result<Object, Str> {
+        let read = match self.attempt(kind, json) {
+            Ok(read) => read,
+            // Sound in structure, but with a number or escape that no strict parser takes.
+            Err(_) => match self.attempt(kind, &repair::repair(json)) {
+                Ok(read) => read,
+                Err(e) => Err(format!("not readable as JSON: {e}")),
+            },
+        };
+        read.map_err(|why| clean(&format!("{kind}: {why}"), 400).into())
+    }
+
+    fn attempt(
+        &mut self,
+        kind: Kind,
+        json: &str,
+    ) -> Result<Result<Object, String>, serde_json::Error> {
+        let mut ctx = Ctx::new(&mut self.interner);
+        let c = &mut ctx;
+        Ok(match kind {
+            Kind::Node => read_one::<node::NodeRead>(json, c)?
+                .and_then(|o| Ok(Object::Node(Arc::new(o.finish(c)?)))),
+            Kind::Pod => read_one::<pod::PodRead>(json, c)?
+                .and_then(|o| Ok(Object::Pod(Arc::new(o.finish(c, &mut self.pool)?)))),
+            Kind::Namespace => read_one::<small::NamespaceRead>(json, c)?
+                .and_then(|o| Ok(Object::Namespace(Arc::new(o.finish(c)?)))),
+            Kind::Job => read_one::<small::JobRead>(json, c)?
+                .and_then(|o| Ok(Object::Job(Arc::new(o.finish(c)?)))),
+            Kind::Event => read_one::<small::EventRead>(json, c)?
+                .and_then(|o| Ok(Object::Event(Arc::new(o.finish(c)?)))),
+            Kind::PriorityClass => read_one::<small::PriorityClassRead>(json, c)?
+                .and_then(|o| Ok(Object::PriorityClass(Arc::new(o.finish(c)?)))),
+            Kind::VolumeClaim => read_one::<small::ClaimRead>(json, c)?
+                .and_then(|o| Ok(Object::VolumeClaim(Arc::new(o.finish(c)?)))),
+            Kind::Volume => read_one::<small::VolumeRead>(json, c)?
+                .and_then(|o| Ok(Object::Volume(Arc::new(o.finish(c)?)))),
+        })
+    }
+}
+
+/// Reads the whole text as one `T`; the inner error says that it is no object.
+fn read_one<'de, T: Read<'de>>(
+    json: &'de str,
+    ctx: &mut Ctx<'_>,
+) -> Result<Result<T, String>, serde_json::Error> {
+    let mut value = T::default();
+    let mut json = serde_json::Deserializer::from_str(json);
+    let is_object = Slot(&mut value, ctx).deserialize(&mut json)?;
+    json.end()?;
+    Ok(if is_object {
+        Ok(value)
+    } else {
+        Err("expected an object".to_owned())
+    })
+}
