@@ -2,3 +2,6 @@
 
 pub mod client;
 pub mod decode;
+pub mod http;
+pub mod source;
+pub mod watch;
