@@ -2,6 +2,8 @@
 
 pub mod client;
 pub mod decode;
+#[cfg(test)]
+mod fake;
 pub mod http;
 pub mod source;
 pub mod watch;

@@ -14,6 +14,8 @@ mod page;
 mod paths;
 mod store;
 mod task;
+#[cfg(test)]
+mod tests;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;

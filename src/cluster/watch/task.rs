@@ -260,7 +260,6 @@ impl KindTask {
                     relist.finish(&mut self.store, &mut batch);
                     self.send(batch).await?;
                 }
-                self.pause = FIRST_PAUSE;
                 return Ok(version);
             }
         }
