@@ -2,8 +2,10 @@
 
 pub mod client;
 pub mod decode;
+pub mod elect;
 #[cfg(test)]
 mod fake;
 pub mod http;
 pub mod source;
 pub mod watch;
+pub mod write;

@@ -1,0 +1,351 @@
+//! Carries out what a Plan says. Nothing else in gpudeck changes a cluster.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use http::Method;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::http::{Api, ApiError};
+use super::source::ClientSource;
+use crate::model::{Str, clean};
+use crate::plan::Action;
+
+/// Writes under way at once.
+const CONCURRENCY: usize = 32;
+/// Longest that one write may take.
+const WRITE_LIMIT: Duration = Duration::from_secs(10);
+/// The annotation that carries the fencing term.
+pub const TERM_ANNOTATION: &str = "gpudeck.dev/term";
+
+/// Proof that this run may write. Read-only mode has none, so it cannot build a writer.
+#[derive(Clone, Debug)]
+pub struct WriteMode(());
+
+impl WriteMode {
+    /// The token, or `None` in read-only mode.
+    pub fn unless_read_only(read_only: bool) -> Option<Self> {
+        (!read_only).then_some(WriteMode(()))
+    }
+}
+
+/// We do not lead (any more).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("not the leader")]
+pub struct NotLeader;
+
+/// Asked right before each write.
+pub trait Fence: Send + Sync {
+    /// The term to stamp on the write, if any.
+    ///
+    /// # Errors
+    /// The write must not happen.
+    fn check(&self) -> Result<Option<u64>, NotLeader>;
+}
+
+/// An operator at the keyboard needs no lease.
+pub struct OperatorFence;
+
+impl Fence for OperatorFence {
+    fn check(&self) -> Result<Option<u64>, NotLeader> {
+        Ok(None)
+    }
+}
+
+/// What became of an action.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The server did it.
+    Done,
+    /// The server said no.
+    Refused {
+        /// HTTP code.
+        code: u16,
+        /// Its words.
+        message: Str,
+    },
+    /// No answer: it may have happened. The watch will tell.
+    Unknown {
+        /// What went wrong.
+        why: Str,
+    },
+    /// It was not sent.
+    NotBegun {
+        /// Why not.
+        why: Str,
+    },
+}
+
+/// Writes to the cluster.
+#[derive(Clone)]
+pub struct Writer {
+    source: ClientSource,
+    fence: Arc<dyn Fence>,
+    permits: Arc<Semaphore>,
+}
+
+impl Writer {
+    /// Needs the token, so that read-only mode cannot have one.
+    pub fn new(_mode: &WriteMode, source: ClientSource, fence: Arc<dyn Fence>) -> Self {
+        Writer {
+            source,
+            fence,
+            permits: Arc::new(Semaphore::new(CONCURRENCY)),
+        }
+    }
+
+    /// Carries out one group of a plan; one outcome per action, in order. After the first action
+    /// that is not done, those that are not yet under way are not begun.
+    pub async fn execute(&self, group: &[Action]) -> Vec<Outcome> {
+        let halted = AtomicBool::new(false);
+        let halted = &halted;
+        futures::stream::iter(group)
+            .map(|action| async move {
+                let Ok(_permit) = self.permits.acquire().await else {
+                    return Outcome::NotBegun {
+                        why: "the writer is closed".into(),
+                    };
+                };
+                if halted.load(Ordering::SeqCst) {
+                    return Outcome::NotBegun {
+                        why: "another action of the group was not done".into(),
+                    };
+                }
+                let outcome = self.act(action).await;
+                if outcome != Outcome::Done {
+                    halted.store(true, Ordering::SeqCst);
+                }
+                outcome
+            })
+            .buffered(CONCURRENCY)
+            .collect()
+            .await
+    }
+
+    async fn act(&self, action: &Action) -> Outcome {
+        let mut first = true;
+        loop {
+            let (api, generation) = self.source.current();
+            let term = match self.fence.check() {
+                Ok(term) => term,
+                Err(e) => {
+                    return Outcome::NotBegun {
+                        why: e.to_string().into(),
+                    };
+                }
+            };
+            let error = match perform(&api, action, term).await {
+                Ok(()) => return Outcome::Done,
+                Err(e) => e,
+            };
+            // A 401 says that nothing was done: with new credentials it is asked once more.
+            if matches!(error, ApiError::Unauthorized { .. })
+                && std::mem::take(&mut first)
+                && self.source.rebuild(generation).await.is_ok()
+            {
+                continue;
+            }
+            return outcome(&error);
+        }
+    }
+}
+
+fn outcome(error: &ApiError) -> Outcome {
+    match error {
+        ApiError::Status { code, message, .. } if *code != 504 => Outcome::Refused {
+            code: *code,
+            message: message.clone(),
+        },
+        ApiError::Unauthorized { message, .. } => Outcome::Refused {
+            code: 401,
+            message: message.clone(),
+        },
+        other => Outcome::Unknown {
+            why: clean(&other.to_string(), 400).into(),
+        },
+    }
+}
+
+/// Whether a text can be a path segment as it is: names of Kubernetes are, cleaned hostile ones
+/// need not be.
+fn is_segment(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':'))
+        && text != "."
+        && text != ".."
+}
+
+async fn perform(api: &Api, action: &Action, term: Option<u64>) -> Result<(), ApiError> {
+    match action {
+        Action::Bind {
+            pod,
+            namespace,
+            name,
+            node,
+        } => {
+            if let Some(bad) = [namespace, name, node].into_iter().find(|t| !is_segment(t)) {
+                return Err(ApiError::Status {
+                    code: 400,
+                    reason: "BadRequest".into(),
+                    message: format!("{bad:?} is no name that a server can have").into(),
+                    retry_after_secs: None,
+                });
+            }
+            let mut metadata = json!({"name": &**name, "namespace": &**namespace, "uid": &*pod.0});
+            if let (Some(term), Some(map)) = (term, metadata.as_object_mut()) {
+                map.insert(
+                    "annotations".to_owned(),
+                    json!({ TERM_ANNOTATION: term.to_string() }),
+                );
+            }
+            let body: Value = json!({
+                "apiVersion": "v1", "kind": "Binding", "metadata": metadata,
+                "target": {"apiVersion": "v1", "kind": "Node", "name": &**node},
+            });
+            let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/binding");
+            api.send(Method::POST, &path, &body, WRITE_LIMIT).await?;
+            Ok(())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+
+    use std::sync::Mutex;
+
+    use super::super::fake;
+    use super::*;
+    use crate::model::Uid;
+
+    fn bind(name: &str) -> Action {
+        Action::Bind {
+            pod: Uid(format!("uid-{name}").into()),
+            namespace: "ns".into(),
+            name: name.into(),
+            node: "n1".into(),
+        }
+    }
+
+    type Log = Arc<Mutex<Vec<(String, Value)>>>;
+
+    /// A server that answers each pod's binding by the start of the pod's name.
+    fn server() -> (ClientSource, Log) {
+        let log: Log = Arc::default();
+        let seen = log.clone();
+        let client = fake::client(move |request| {
+            let seen = seen.clone();
+            async move {
+                let path = request.uri().path().to_owned();
+                let body = request.into_body().collect_bytes().await.unwrap();
+                seen.lock()
+                    .unwrap()
+                    .push((path.clone(), serde_json::from_slice(&body).unwrap()));
+                if path.contains("/taken") {
+                    let words = "pod taken is already assigned to node \"n0\"";
+                    return Ok(fake::reply(409, fake::status(409, "Conflict", words)));
+                }
+                if path.contains("/hangs") {
+                    std::future::pending::<()>().await;
+                }
+                Ok(fake::reply(201, fake::status(201, "", "")))
+            }
+        });
+        (ClientSource::fixed(client, "https://fake"), log)
+    }
+
+    fn writer(source: ClientSource, fence: impl Fence + 'static) -> Writer {
+        Writer::new(
+            &WriteMode::unless_read_only(false).unwrap(),
+            source,
+            Arc::new(fence),
+        )
+    }
+
+    /// Leads for a number of writes.
+    struct Leads(Mutex<u32>);
+
+    impl Fence for Leads {
+        fn check(&self) -> Result<Option<u64>, NotLeader> {
+            let mut left = self.0.lock().unwrap();
+            *left = left.checked_sub(1).ok_or(NotLeader)?;
+            Ok(Some(7))
+        }
+    }
+
+    #[test]
+    fn read_only_mode_has_no_token() {
+        assert!(WriteMode::unless_read_only(true).is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_binding_names_the_uid_and_the_term() {
+        let (source, log) = server();
+        let outcomes = writer(source, Leads(Mutex::new(9)))
+            .execute(&[bind("a")])
+            .await;
+        assert_eq!(outcomes, [Outcome::Done]);
+        let (path, body) = log.lock().unwrap()[0].clone();
+        assert_eq!(path, "/api/v1/namespaces/ns/pods/a/binding");
+        assert_eq!(body["metadata"]["uid"], "uid-a");
+        assert_eq!(body["metadata"]["annotations"][TERM_ANNOTATION], "7");
+        assert_eq!(body["target"]["name"], "n1");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_keeps_the_rest_of_the_group_from_beginning() {
+        let (source, log) = server();
+        let mut group = vec![bind("taken")];
+        group.extend((0..100).map(|i| bind(&format!("p{i}"))));
+        let outcomes = writer(source, OperatorFence).execute(&group).await;
+        assert_eq!(
+            outcomes[0],
+            Outcome::Refused {
+                code: 409,
+                message: "pod taken is already assigned to node \"n0\"".into()
+            }
+        );
+        let sent = log.lock().unwrap().len();
+        assert!(sent <= CONCURRENCY, "{sent} were sent");
+        assert!(matches!(outcomes[100], Outcome::NotBegun { .. }));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_an_answer_the_outcome_is_unknown() {
+        let (source, _) = server();
+        let outcomes = writer(source, OperatorFence)
+            .execute(&[bind("hangs")])
+            .await;
+        assert_eq!(
+            outcomes,
+            [Outcome::Unknown {
+                why: "the API server https://fake did not answer within 10 s".into()
+            }]
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn leadership_is_asked_before_each_write() {
+        let (source, log) = server();
+        let group: Vec<Action> = (0..10).map(|i| bind(&format!("p{i}"))).collect();
+        let outcomes = writer(source, Leads(Mutex::new(3))).execute(&group).await;
+        assert_eq!(log.lock().unwrap().len(), 3);
+        assert_eq!(outcomes.iter().filter(|o| **o == Outcome::Done).count(), 3);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hostile_name_is_never_part_of_a_url() {
+        let (source, log) = server();
+        let outcomes = writer(source, OperatorFence)
+            .execute(&[bind("../../nodes/x?a=b")])
+            .await;
+        assert!(matches!(outcomes[0], Outcome::Refused { code: 400, .. }));
+        assert!(log.lock().unwrap().is_empty());
+    }
+}
