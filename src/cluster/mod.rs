@@ -1,10 +1,14 @@
 //! The only room that talks to Kubernetes: list/watch, slim decoding, writes, election, access.
 
+pub mod access;
 pub mod client;
+pub mod context;
 pub mod decode;
 pub mod elect;
+pub mod events;
 #[cfg(test)]
 mod fake;
+pub mod fetch;
 pub mod http;
 pub mod source;
 pub mod watch;

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use serde::de::MapAccess;
 
+use super::RowMeta;
 use super::read::{Ctx, Pairs, Read, Unique, Word, object, read_pairs};
 use crate::model::{Meta, Owner, ResourceVersion, Str, Uid};
 
@@ -67,7 +68,25 @@ object! { MetaRead {
     owners: Vec<OwnerRead> = "ownerReferences",
 }}
 
+object! {
+    /// An object of which only the identity is read.
+    AnyRead { meta: MetaRead = "metadata" }
+}
+
 impl MetaRead {
+    /// Name, namespace and age alone.
+    pub(super) fn row(self, ctx: &mut Ctx<'_>) -> Result<RowMeta, String> {
+        if self.name.0.is_empty() {
+            return Err("an object without a name".to_owned());
+        }
+        Ok(RowMeta {
+            namespace: self.namespace.0,
+            name: self.name.0,
+            created: self.created,
+            unreadable: ctx.take_notes(),
+        })
+    }
+
     /// The model's form, with the notes taken so far. `Err` says why it has no identity.
     pub(super) fn finish(self, ctx: &mut Ctx<'_>) -> Result<Meta, String> {
         if self.name.0.is_empty() {

@@ -16,6 +16,7 @@ mod small;
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use serde::de::DeserializeSeed;
 
 use self::constraints::ConstraintsPool;
@@ -97,6 +98,19 @@ impl Object {
     }
 }
 
+/// The identity of an object of any kind.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RowMeta {
+    /// Namespace, empty for cluster-scoped kinds.
+    pub namespace: Str,
+    /// Name.
+    pub name: Str,
+    /// Creation.
+    pub created: Option<Timestamp>,
+    /// What of its metadata could not be read.
+    pub unreadable: Box<[Str]>,
+}
+
 /// Decodes objects; holds the texts and constraints that they share.
 #[derive(Default)]
 pub struct Decoder {
@@ -124,6 +138,26 @@ impl Decoder {
             },
         };
         read.map_err(|why| clean(&format!("{kind}: {why}"), 400).into())
+    }
+
+    /// Reads the identity of an object of any kind.
+    ///
+    /// # Errors
+    /// In words: the text is no JSON object, or the object has no name.
+    pub fn row(&mut self, json: &str) -> Result<RowMeta, Str> {
+        let read = match self.attempt_row(json) {
+            Ok(read) => read,
+            Err(_) => match self.attempt_row(&repair::repair(json)) {
+                Ok(read) => read,
+                Err(e) => Err(format!("not readable as JSON: {e}")),
+            },
+        };
+        read.map_err(|why| clean(&why, 400).into())
+    }
+
+    fn attempt_row(&mut self, json: &str) -> Result<Result<RowMeta, String>, serde_json::Error> {
+        let mut ctx = Ctx::new(&mut self.interner);
+        Ok(read_one::<meta::AnyRead>(json, &mut ctx)?.and_then(|o| o.meta.row(&mut ctx)))
     }
 
     fn attempt(

@@ -22,6 +22,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use self::health::{Health, HealthLog};
+pub(super) use self::page::Page;
+pub(super) use self::paths::query_value;
 use super::source::ClientSource;
 use crate::model::{Delta, Kind, Str};
 

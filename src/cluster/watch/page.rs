@@ -15,7 +15,8 @@ struct PageMeta {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Page<'a> {
+/// A list page.
+pub(in crate::cluster) struct Page<'a> {
     #[serde(borrow)]
     kind: Option<Cow<'a, str>>,
     metadata: Option<PageMeta>,
@@ -25,7 +26,7 @@ pub(super) struct Page<'a> {
 
 impl<'a> Page<'a> {
     /// Reads a page; `Err` says in words why it is none.
-    pub(super) fn read(text: &'a str) -> Result<Self, String> {
+    pub(in crate::cluster) fn read(text: &'a str) -> Result<Self, String> {
         let page: Page<'a> = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let kind = page.kind.as_deref().unwrap_or("");
         if page.items.is_none() && !kind.ends_with("List") {
@@ -38,7 +39,7 @@ impl<'a> Page<'a> {
         Ok(page)
     }
 
-    pub(super) fn items(&self) -> &[&'a RawValue] {
+    pub(in crate::cluster) fn items(&self) -> &[&'a RawValue] {
         self.items.as_deref().unwrap_or(&[])
     }
 
@@ -51,7 +52,7 @@ impl<'a> Page<'a> {
     }
 
     /// The token of the next page.
-    pub(super) fn next(&self) -> Option<&str> {
+    pub(in crate::cluster) fn next(&self) -> Option<&str> {
         self.metadata
             .as_ref()
             .and_then(|m| m.next.as_deref())

@@ -28,7 +28,7 @@ pub(super) fn collection(kind: Kind, namespace: Option<&str>) -> String {
 }
 
 /// Percent-encodes a query value (continue tokens and versions are opaque).
-pub(super) fn query_value(raw: &str) -> String {
+pub(in crate::cluster) fn query_value(raw: &str) -> String {
     let mut out = String::with_capacity(raw.len());
     for b in raw.bytes() {
         if b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'~') {

@@ -1,0 +1,393 @@
+//! Writes decisions as Kubernetes Events (events.k8s.io/v1), so that `kubectl describe pod` tells
+//! what the console tells.
+//!
+//! Ten thousand waiting pods must not become ten thousand writes a round: writes are paced, only
+//! the newest decision of a pod waits for its turn, placed pods go first, and what is said again
+//! becomes a series of the first Event instead of a new one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ahash::AHashMap;
+use http::Method;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::http::{Api, ApiError};
+use super::source::ClientSource;
+use super::write::WriteMode;
+use crate::model::{Decision, DecisionKind, Str, Uid, clean};
+
+/// Time between two writes, once the burst is used up.
+const PACE: Duration = Duration::from_millis(100);
+/// Writes that may be made at once after a quiet time.
+const BURST: u32 = 50;
+/// Decisions that wait for their turn; beyond it the newest waiting ones are not told.
+const MAX_WAITING: usize = 20_000;
+/// A pod that waits for the same reason says so again only after this long; Kubernetes ends a
+/// series after six minutes.
+const REPEAT: Duration = Duration::from_secs(300);
+/// An Event that was not repeated for this long is not continued.
+const FORGET: Duration = Duration::from_secs(900);
+/// Longest note that the API takes, in bytes.
+const MAX_NOTE: usize = 1_000;
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// Takes decisions from the scheduler without ever slowing it.
+#[derive(Clone)]
+pub struct EventRecorder {
+    tx: mpsc::Sender<Arc<Decision>>,
+}
+
+impl EventRecorder {
+    /// Queues a decision; `false` when it was dropped because too many are queued.
+    pub fn record(&self, decision: &Arc<Decision>) -> bool {
+        self.tx.try_send(decision.clone()).is_ok()
+    }
+}
+
+/// Starts the writing task; `instance` is the process-unique identity.
+pub fn start(
+    _mode: &WriteMode,
+    source: ClientSource,
+    instance: Str,
+    stop: CancellationToken,
+) -> (EventRecorder, JoinHandle<()>) {
+    let (tx, rx) = mpsc::channel(MAX_WAITING);
+    let scribe = Scribe {
+        source,
+        instance,
+        queue: Queue::default(),
+        told: AHashMap::new(),
+        tokens: BURST,
+        refilled: Instant::now(),
+    };
+    (EventRecorder { tx }, tokio::spawn(scribe.run(rx, stop)))
+}
+
+/// What waits to be written: placed pods before waiting ones, each in the order of their coming.
+#[derive(Default)]
+struct Queue {
+    next: u64,
+    by_turn: BTreeSet<(bool, u64, Uid)>,
+    by_pod: BTreeMap<Uid, (bool, u64, Arc<Decision>)>,
+}
+
+impl Queue {
+    /// A newer decision of a pod takes the place of an older one that was not written yet.
+    fn push(&mut self, decision: Arc<Decision>) {
+        let uid = decision.pod.clone();
+        let late = matches!(decision.kind, DecisionKind::Waiting(_));
+        let mut turn = self.next;
+        if let Some((was_late, at, _)) = self.by_pod.remove(&uid) {
+            self.by_turn.remove(&(was_late, at, uid.clone()));
+            turn = at;
+        } else {
+            self.next += 1;
+        }
+        if self.by_pod.len() >= MAX_WAITING {
+            return;
+        }
+        self.by_turn.insert((late, turn, uid.clone()));
+        self.by_pod.insert(uid, (late, turn, decision));
+    }
+
+    fn pop(&mut self) -> Option<Arc<Decision>> {
+        let (_, _, uid) = self.by_turn.pop_first()?;
+        self.by_pod.remove(&uid).map(|(_, _, d)| d)
+    }
+}
+
+/// The last Event of a pod.
+struct Told {
+    reason: &'static str,
+    note: String,
+    name: String,
+    count: u32,
+    at: Instant,
+}
+
+struct Scribe {
+    source: ClientSource,
+    instance: Str,
+    queue: Queue,
+    told: AHashMap<Uid, Told>,
+    tokens: u32,
+    refilled: Instant,
+}
+
+/// Reason, type and note of a decision.
+fn words(decision: &Decision) -> (&'static str, &'static str, String) {
+    let (reason, kind, note) = match &decision.kind {
+        DecisionKind::Placed { node, why } => (
+            "Scheduled",
+            "Normal",
+            format!(
+                "assigned {}/{} to {node}: {why}",
+                decision.namespace, decision.name
+            ),
+        ),
+        DecisionKind::Waiting(reason) => ("FailedScheduling", "Warning", reason.to_string()),
+    };
+    let mut note = clean(&note, MAX_NOTE).into_owned();
+    while note.len() > MAX_NOTE {
+        note.pop();
+    }
+    (reason, kind, note)
+}
+
+impl Scribe {
+    async fn run(mut self, mut rx: mpsc::Receiver<Arc<Decision>>, stop: CancellationToken) {
+        loop {
+            self.refill();
+            let ready = !self.queue.by_turn.is_empty() && self.tokens > 0;
+            let wake = self.refilled + PACE;
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => return,
+                decision = rx.recv() => match decision {
+                    Some(decision) => self.queue.push(decision),
+                    None if self.queue.by_turn.is_empty() => return,
+                    None => sleep_until(wake).await,
+                },
+                () = std::future::ready(()), if ready => {}
+                () = sleep_until(wake), if !ready && !self.queue.by_turn.is_empty() => continue,
+            }
+            // Whatever is ready is taken in before anything is written: newer words replace
+            // older ones, and placed pods go first.
+            while let Ok(decision) = rx.try_recv() {
+                self.queue.push(decision);
+            }
+            if self.tokens > 0
+                && let Some(decision) = self.queue.pop()
+            {
+                self.tell(&decision).await;
+            }
+        }
+    }
+
+    fn refill(&mut self) {
+        let now = Instant::now();
+        let due = (now - self.refilled).as_millis() / PACE.as_millis();
+        if due > 0 {
+            let more = u32::try_from(due).unwrap_or(BURST);
+            self.tokens = self.tokens.saturating_add(more).min(BURST);
+            self.refilled = now;
+        }
+    }
+
+    async fn tell(&mut self, decision: &Decision) {
+        let (reason, kind, note) = words(decision);
+        let now = Instant::now();
+        self.told.retain(|_, t| now - t.at < FORGET);
+        let (api, generation) = self.source.current();
+        let events = format!(
+            "/apis/events.k8s.io/v1/namespaces/{}/events",
+            super::watch::query_value(&decision.namespace)
+        );
+        if let Some(told) = self.told.get_mut(&decision.pod)
+            && told.reason == reason
+            && told.note == note
+        {
+            if now - told.at < REPEAT {
+                return;
+            }
+            told.at = now;
+            told.count += 1;
+            let series = json!({"series": {"count": told.count.max(2),
+                "lastObservedTime": format!("{:.6}", Timestamp::now())}});
+            self.tokens -= 1;
+            let path = format!("{events}/{}", super::watch::query_value(&told.name));
+            match api.send(Method::PATCH, &path, &series, LIMIT).await {
+                Ok(_) => return,
+                // It has expired on the server: told anew below.
+                Err(e) if e.code() == Some(404) => {}
+                Err(e) => return self.failed(&e, generation).await,
+            }
+        }
+        let mut stem: String = decision.name.chars().take(200).collect();
+        stem.truncate(stem.trim_end_matches(['-', '.']).len());
+        let name = format!("{stem}.{:016x}", fastrand::u64(..));
+        let event = self.event(decision, &name, (reason, kind, &note));
+        self.tokens = self.tokens.saturating_sub(1);
+        match self.create(&api, &events, &event).await {
+            Ok(()) => {
+                self.told.insert(
+                    decision.pod.clone(),
+                    Told {
+                        reason,
+                        note,
+                        name,
+                        count: 1,
+                        at: now,
+                    },
+                );
+            }
+            Err(e) => self.failed(&e, generation).await,
+        }
+    }
+
+    fn event(
+        &self,
+        decision: &Decision,
+        name: &str,
+        (reason, kind, note): (&str, &str, &str),
+    ) -> Value {
+        json!({
+            "apiVersion": "events.k8s.io/v1", "kind": "Event",
+            "metadata": {"name": name, "namespace": &*decision.namespace},
+            "eventTime": format!("{:.6}", Timestamp::now()),
+            "reportingController": "gpudeck",
+            "reportingInstance": clean(&self.instance, 120),
+            "action": if reason == "Scheduled" { "Binding" } else { "Scheduling" },
+            "reason": reason,
+            "regarding": {"apiVersion": "v1", "kind": "Pod", "namespace": &*decision.namespace,
+                "name": &*decision.name, "uid": &*decision.pod.0},
+            "note": note,
+            "type": kind,
+        })
+    }
+
+    async fn create(&self, api: &Api, path: &str, event: &Value) -> Result<(), ApiError> {
+        api.send(Method::POST, path, event, LIMIT).await.map(|_| ())
+    }
+
+    /// An Event is a courtesy: one that cannot be written is dropped.
+    async fn failed(&self, error: &ApiError, generation: u64) {
+        if matches!(error, ApiError::Unauthorized { .. }) {
+            let _ = self.source.rebuild(generation).await;
+        }
+        tracing::debug!(%error, "an Event was not written");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic)]
+
+    use std::sync::Mutex;
+
+    use super::super::fake;
+    use super::*;
+    use crate::model::Reason;
+
+    type Log = Arc<Mutex<Vec<(Method, String, Value)>>>;
+
+    fn recorder() -> (EventRecorder, Log, CancellationToken) {
+        let log: Log = Arc::default();
+        let seen = log.clone();
+        let client = fake::client(move |request| {
+            let seen = seen.clone();
+            async move {
+                let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+                let body = request.into_body().collect_bytes().await.unwrap();
+                let body = serde_json::from_slice(&body).unwrap();
+                seen.lock().unwrap().push((method, path, body));
+                Ok(fake::reply(201, "{}"))
+            }
+        });
+        let stop = CancellationToken::new();
+        let mode = WriteMode::unless_read_only(false).unwrap();
+        let source = ClientSource::fixed(client, "https://fake");
+        let (recorder, _) = start(&mode, source, "host_1".into(), stop.clone());
+        (recorder, log, stop)
+    }
+
+    fn decision(pod: usize, kind: DecisionKind) -> Arc<Decision> {
+        Arc::new(Decision {
+            pod: Uid(format!("uid-{pod}").into()),
+            namespace: "ns".into(),
+            name: format!("p-{pod}").into(),
+            kind,
+            at: Timestamp::UNIX_EPOCH,
+        })
+    }
+
+    fn waits(have: u32) -> DecisionKind {
+        DecisionKind::Waiting(Reason::GangIncomplete { have, need: 4 })
+    }
+
+    fn placed() -> DecisionKind {
+        DecisionKind::Placed {
+            node: "n1".into(),
+            why: "the only one".into(),
+        }
+    }
+
+    async fn secs(n: u64) {
+        tokio::time::sleep(Duration::from_secs(n)).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_says_what_was_decided() {
+        let (recorder, log, _stop) = recorder();
+        recorder.record(&decision(1, placed()));
+        recorder.record(&decision(2, waits(3)));
+        secs(1).await;
+        let log = log.lock().unwrap();
+        assert_eq!(log.len(), 2);
+        let (method, path, event) = &log[0];
+        assert_eq!(
+            (method, &**path),
+            (&Method::POST, "/apis/events.k8s.io/v1/namespaces/ns/events")
+        );
+        assert_eq!(event["reason"], "Scheduled");
+        assert_eq!(event["note"], "assigned ns/p-1 to n1: the only one");
+        assert_eq!(event["regarding"]["uid"], "uid-1");
+        assert_eq!(log[1].2["reason"], "FailedScheduling");
+        assert_eq!(log[1].2["note"], "gang has 3 of 4 pods");
+        assert_eq!(log[1].2["type"], "Warning");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn ten_thousand_waiting_pods_make_no_storm() {
+        let (recorder, log, _stop) = recorder();
+        for round in 0..10 {
+            for pod in 0..10_000 {
+                assert!(recorder.record(&decision(pod, waits(round))));
+            }
+            secs(6).await;
+        }
+        recorder.record(&decision(20_000, placed()));
+        secs(1).await;
+        let log = log.lock().unwrap();
+        assert!(
+            log.len() <= 50 + 61 * 10 + 1,
+            "{} writes in a minute",
+            log.len()
+        );
+        assert!(log.len() > 300, "{} writes in a minute", log.len());
+        assert!(
+            log.iter().any(|(_, _, e)| e["reason"] == "Scheduled"),
+            "a placed pod does not wait behind them"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_words_again_become_a_series() {
+        let (recorder, log, _stop) = recorder();
+        for _ in 0..12 {
+            recorder.record(&decision(1, waits(3)));
+            secs(60).await;
+        }
+        {
+            let log = log.lock().unwrap();
+            let methods: Vec<&Method> = log.iter().map(|(m, _, _)| m).collect();
+            assert_eq!(methods, [Method::POST, Method::PATCH, Method::PATCH]);
+            assert!(
+                log[1]
+                    .1
+                    .starts_with("/apis/events.k8s.io/v1/namespaces/ns/events/p-1.")
+            );
+            assert_eq!(log[2].2["series"]["count"], 3);
+        }
+        recorder.record(&decision(1, waits(2)));
+        secs(1).await;
+        assert_eq!(log.lock().unwrap().last().unwrap().0, Method::POST);
+    }
+}
