@@ -8,3 +8,4 @@
 )]
 
 mod samples;
+mod table;

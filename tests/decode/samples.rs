@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use gpudeck::cluster::decode::{Decoder, Object};
+use gpudeck::cluster::fetch;
 use gpudeck::model::Kind;
 use serde_json::Value;
 
@@ -111,6 +112,34 @@ fn each_sample_object_is_read_or_refused_in_words() {
         }
     }
     assert!(read > 150, "only {read} objects of the samples were read");
+}
+
+/// Every object, of whatever kind, also goes through the generic reader and the YAML writer.
+#[test]
+fn each_sample_object_can_be_listed_and_shown() {
+    let mut decoder = Decoder::new();
+    let mut rows = 0;
+    for path in files() {
+        for object in objects(&path) {
+            let context = path.display().to_string();
+            match fetch::row(&mut decoder, &object.to_string()) {
+                Ok(row) => {
+                    assert_plain(&format!("{row:?}"), &context);
+                    rows += 1;
+                }
+                Err(why) => assert_plain(&why, &context),
+            }
+            let mut shown = object.clone();
+            fetch::tidy(&mut shown);
+            let yaml = fetch::to_yaml(&shown);
+            assert!(!yaml.contains("managedFields:"));
+            for line in yaml.lines() {
+                // A backslash stands for itself in YAML text, so escapes are not searched for.
+                assert_plain(&line.replace('\\', "/"), &context);
+            }
+        }
+    }
+    assert!(rows > 250, "only {rows} rows");
 }
 
 #[test]

@@ -482,12 +482,13 @@ integers!(
 impl Read<'_> for Timestamp {
     const WANTED: &'static str = "a date (like 2026-11-30T12:00:00Z)";
     fn text(&mut self, raw: &str, _ctx: &mut Ctx<'_>) -> bool {
+        // A leap second is refused as Kubernetes' own parser refuses it.
         match raw.parse() {
-            Ok(at) => {
+            Ok(at) if !raw.contains(":60") => {
                 *self = at;
                 true
             }
-            Err(_) => false,
+            _ => false,
         }
     }
 }
