@@ -11,7 +11,7 @@ use super::resources::Resources;
 use super::text::Str;
 
 /// Effect of a taint.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum TaintEffect {
     /// New pods stay away.
     NoSchedule,

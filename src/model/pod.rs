@@ -40,7 +40,7 @@ impl fmt::Display for Phase {
 }
 
 /// Operator of a node selector requirement (core/v1 NodeSelectorOperator).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Operator {
     /// The label's value is one of `values`.
     In,
@@ -57,7 +57,7 @@ pub enum Operator {
 }
 
 /// One requirement on a label or field.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MatchExpression {
     /// Label key, or `metadata.name` among fields.
     pub key: Str,
@@ -68,7 +68,7 @@ pub struct MatchExpression {
 }
 
 /// All of these must hold.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct SelectorTerm {
     /// On labels.
     pub labels: Box<[MatchExpression]>,
@@ -77,7 +77,7 @@ pub struct SelectorTerm {
 }
 
 /// One of these terms must hold; a selector without terms matches nothing.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Selector {
     /// The alternatives.
     pub terms: Box<[SelectorTerm]>,
@@ -87,7 +87,7 @@ pub struct Selector {
 pub type Affinity = Selector;
 
 /// A toleration (core/v1 Toleration).
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Toleration {
     /// Taint key; `None` tolerates each key (with `Exists`).
     pub key: Option<Str>,
@@ -109,7 +109,7 @@ pub struct HostPort {
 }
 
 /// Where a pod may run. Equal ones are shared: the pods of one gang have one.
-#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Constraints {
     /// `spec.nodeSelector`: all must be equal.
     pub node_selector: Box<[(Str, Str)]>,

@@ -98,6 +98,9 @@ pub struct Plan {
     pub groups: Vec<Vec<Action>>,
     /// Decisions that are new or differ from the last ones: placed and waiting pods alike.
     pub decisions: Vec<Arc<Decision>>,
+    /// More could be decided now: the work of one call is bounded, so decide again once these
+    /// actions are assumed.
+    pub more: bool,
 }
 
 impl Plan {

@@ -1,0 +1,235 @@
+//! May a pod of this class run on this node? The filters of kube-scheduler, in its order: the
+//! first that says no is the reason.
+//!
+//! Source: kubernetes 1.37 pkg/scheduler/framework/plugins, order of its default profile
+//! (NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, VolumeBinding,
+//! VolumeZone) and the words of its messages.
+
+use std::sync::Arc;
+
+use super::amounts::{Ask, Room};
+use super::class::Class;
+use super::selector::{selects, tolerates};
+use crate::model::{Constraints, GpuResource, Node, Str, Taint, TaintEffect, VolumeTopology};
+
+/// What the filters say of one node, in the order in which they are asked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Verdict {
+    /// It may run here.
+    Fits,
+    /// There is no such node: it does not count.
+    Absent,
+    /// The node is cordoned.
+    Unschedulable,
+    /// A taint is not tolerated.
+    Taints,
+    /// Node selector or required affinity.
+    Affinity,
+    /// A host port is in use.
+    Ports,
+    /// As many pods as the kubelet allows.
+    Pods,
+    /// CPU.
+    Cpu,
+    /// Memory.
+    Memory,
+    /// Ephemeral storage.
+    Ephemeral,
+    /// The class's extended resource at this place of its list.
+    Extended(u8),
+    /// A bound PersistentVolume's node affinity.
+    VolumeAffinity,
+    /// A bound PersistentVolume does not exist.
+    VolumeMissing,
+    /// A bound PersistentVolume is in another zone.
+    VolumeZone,
+}
+
+impl Verdict {
+    /// kube-scheduler's words, to be read after a number of nodes.
+    pub(super) fn words(self, class: &Class) -> Str {
+        match self {
+            Verdict::Fits | Verdict::Absent => "".into(),
+            Verdict::Unschedulable => "node(s) were unschedulable".into(),
+            Verdict::Taints => "node(s) had untolerated taint(s)".into(),
+            Verdict::Affinity => "node(s) didn't match Pod's node affinity/selector".into(),
+            Verdict::Ports => "node(s) didn't have free ports for the requested pod ports".into(),
+            Verdict::Pods => "Too many pods".into(),
+            Verdict::Cpu => "Insufficient cpu".into(),
+            Verdict::Memory => "Insufficient memory".into(),
+            Verdict::Ephemeral => "Insufficient ephemeral-storage".into(),
+            Verdict::Extended(at) => {
+                let key = class.ask.extended.get(usize::from(at));
+                format!("Insufficient {}", key.map_or("resources", |(k, _)| k)).into()
+            }
+            Verdict::VolumeAffinity => "node(s) had volume node affinity conflict".into(),
+            Verdict::VolumeMissing => {
+                "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)".into()
+            }
+            Verdict::VolumeZone => "node(s) had no available volume zone".into(),
+        }
+    }
+}
+
+/// A node and what scheduling needs of it beside its room.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) name: Str,
+    /// `None` while only pods that name it are known.
+    pub(super) node: Option<Arc<Node>>,
+    /// It offers some kind of NVIDIA device.
+    pub(super) has_gpus: bool,
+}
+
+impl Row {
+    pub(super) fn new(name: Str) -> Self {
+        Self {
+            name,
+            node: None,
+            has_gpus: false,
+        }
+    }
+
+    pub(super) fn set_node(&mut self, node: Option<Arc<Node>>) {
+        self.has_gpus = node.as_ref().is_some_and(|n| offers_gpus(n));
+        self.node = node;
+    }
+}
+
+/// Capacity counts as well: a GPU node whose devices are all unhealthy stays a GPU node.
+fn offers_gpus(node: &Node) -> bool {
+    [&node.capacity, &node.allocatable]
+        .into_iter()
+        .flat_map(|r| r.extended.iter())
+        .any(|(key, n)| *n > 0 && GpuResource::from_key(key).is_some())
+}
+
+/// The bound volumes of a class.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Volumes {
+    /// Those that are known.
+    pub(super) bound: Vec<Arc<VolumeTopology>>,
+    /// At least one that a claim names does not exist.
+    pub(super) missing: bool,
+}
+
+/// Asks all filters.
+pub(super) fn judge(class: &Class, volumes: &Volumes, row: &Row, room: &Room) -> Verdict {
+    let Some(node) = &row.node else {
+        return Verdict::Absent;
+    };
+    let constraints = &*class.constraints;
+    if let Some(no) = place_verdict(constraints, node) {
+        return no;
+    }
+    if room.has_port_conflict(&class.ask.ports) {
+        return Verdict::Ports;
+    }
+    room_verdict(&class.ask, room)
+        .or_else(|| volume_verdict(volumes, node))
+        .unwrap_or(Verdict::Fits)
+}
+
+fn place_verdict(constraints: &Constraints, node: &Node) -> Option<Verdict> {
+    if node.unschedulable {
+        let cordon = Taint {
+            key: "node.kubernetes.io/unschedulable".into(),
+            value: "".into(),
+            effect: TaintEffect::NoSchedule,
+        };
+        if !tolerates(&constraints.tolerations, &cordon) {
+            return Some(Verdict::Unschedulable);
+        }
+    }
+    let keeps_away = |t: &&Taint| t.effect != TaintEffect::PreferNoSchedule;
+    if node
+        .taints
+        .iter()
+        .filter(keeps_away)
+        .any(|t| !tolerates(&constraints.tolerations, t))
+    {
+        return Some(Verdict::Taints);
+    }
+    let selected = constraints
+        .node_selector
+        .iter()
+        .all(|(key, value)| node.meta.label(key) == Some(value))
+        && constraints
+            .affinity
+            .as_ref()
+            .is_none_or(|a| selects(a, node));
+    (!selected).then_some(Verdict::Affinity)
+}
+
+/// A resource that is not asked for never stands in the way, even on an over-committed node.
+fn room_verdict(ask: &Ask, room: &Room) -> Option<Verdict> {
+    let lacks = |wanted: i64, left: i128| wanted > 0 && i128::from(wanted) > left;
+    if room.pods < 1 {
+        return Some(Verdict::Pods);
+    }
+    if lacks(ask.cpu_milli, room.cpu_milli) {
+        return Some(Verdict::Cpu);
+    }
+    if lacks(ask.mem_bytes, room.mem_bytes) {
+        return Some(Verdict::Memory);
+    }
+    if lacks(ask.ephemeral_bytes, room.ephemeral_bytes) {
+        return Some(Verdict::Ephemeral);
+    }
+    ask.extended
+        .iter()
+        .position(|(key, n)| lacks(*n, room.extended(key)))
+        .map(|at| Verdict::Extended(u8::try_from(at).unwrap_or(u8::MAX)))
+}
+
+fn volume_verdict(volumes: &Volumes, node: &Node) -> Option<Verdict> {
+    let fits = |v: &Arc<VolumeTopology>| v.affinity.as_ref().is_none_or(|a| selects(a, node));
+    if !volumes.bound.iter().all(fits) {
+        return Some(Verdict::VolumeAffinity);
+    }
+    if volumes.missing {
+        return Some(Verdict::VolumeMissing);
+    }
+    (!volumes.bound.iter().all(|v| is_in_zone(v, node))).then_some(Verdict::VolumeZone)
+}
+
+/// Zone and region labels, the old spelling first, with the one that stands in for it.
+const ZONE_LABELS: [(&str, &str); 4] = [
+    (
+        "failure-domain.beta.kubernetes.io/zone",
+        "topology.kubernetes.io/zone",
+    ),
+    (
+        "failure-domain.beta.kubernetes.io/region",
+        "topology.kubernetes.io/region",
+    ),
+    ("topology.kubernetes.io/zone", "topology.kubernetes.io/zone"),
+    (
+        "topology.kubernetes.io/region",
+        "topology.kubernetes.io/region",
+    ),
+];
+
+/// A node without any zone label takes every volume; a volume's label may name several zones,
+/// joined by `__`, and is ignored when one of them is empty.
+fn is_in_zone(volume: &VolumeTopology, node: &Node) -> bool {
+    if !ZONE_LABELS
+        .iter()
+        .any(|(key, _)| node.meta.label(key).is_some())
+    {
+        return true;
+    }
+    ZONE_LABELS.iter().all(|(key, stand_in)| {
+        let Some(zones) = volume.meta.label(key) else {
+            return true;
+        };
+        let zones: Vec<&str> = zones.split("__").map(str::trim).collect();
+        if zones.iter().any(|z| z.is_empty()) {
+            return true;
+        }
+        node.meta
+            .label(key)
+            .or_else(|| node.meta.label(stand_in))
+            .is_some_and(|at| zones.contains(&at))
+    })
+}

@@ -1,0 +1,14 @@
+//! Tests of the whole room: through `State` and `decide`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+mod build;
+mod filters;
+mod flow;
+mod gangs;
+mod naive;
+mod random;
