@@ -53,7 +53,12 @@ enum Need {
     Alone,
     /// So many.
     Pods(u32),
+    /// Its Job is not known yet but may come any moment: the watches of two kinds are not in step.
+    NotYetKnown,
 }
+
+/// How long after a pod's creation its Job may be missing before that is worth a word.
+const JOB_GRACE_SECS: i64 = 5;
 
 struct Round<'a> {
     state: &'a State,
@@ -75,6 +80,7 @@ impl<'a> Round<'a> {
         }
         match self.need(key, &tracked.pod) {
             Ok(Need::Alone) => self.alone(tracked),
+            Ok(Need::NotYetKnown) => {}
             Ok(Need::Pods(need)) => {
                 self.seen_gangs.insert(key);
                 self.gang(key, need);
@@ -103,6 +109,11 @@ impl<'a> Round<'a> {
                     n
                 } else {
                     let Some(job) = self.state.job(uid) else {
+                        let grace = SignedDuration::from_secs(JOB_GRACE_SECS);
+                        let created = pod.meta.created.unwrap_or(Timestamp::MIN);
+                        if self.now.duration_since(created) < grace {
+                            return Ok(Need::NotYetKnown);
+                        }
                         let why = self.state.source_trouble(Kind::Job);
                         let name = pod.meta.controller().map_or("", |o| &*o.name);
                         return Err(Reason::Unsupported {

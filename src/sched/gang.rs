@@ -67,6 +67,7 @@ pub(super) fn job_size(job: &Job, succeeded: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::panic)]
     use super::*;
 
     #[test]

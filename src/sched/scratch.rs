@@ -22,10 +22,21 @@ struct Tried {
 struct Local {
     class: Arc<Class>,
     view: View,
-    /// Entries of the scratch's log that the view has taken in.
+    /// Tries that the view has taken in.
     seen: usize,
     /// The reason that was made from the view, and for which `seen`.
     reason: Option<(usize, Reason)>,
+}
+
+impl Local {
+    /// Asks the filters again about the rows of these tries.
+    fn look_again(&mut self, tries: &[Tried], state: &State, rooms: &[Room]) {
+        for Tried { row, .. } in tries {
+            if let (Some(known), Some(room)) = (state.rows.rows.get(row.0), rooms.get(row.0)) {
+                self.view.update(&self.class, *row, known, room);
+            }
+        }
+    }
 }
 
 /// Where a pod was placed.
@@ -39,9 +50,8 @@ pub(super) struct Scratch<'a> {
     state: &'a State,
     /// Copied from the state at the first placement.
     rooms: Option<Vec<Room>>,
+    /// What was placed since the state, in order; the rows that a view has to look at again.
     tried: Vec<Tried>,
-    /// Rows whose room has changed since the state, in order.
-    log: Vec<RowId>,
     locals: BTreeMap<ClassId, Result<Local, Reason>>,
 }
 
@@ -51,7 +61,6 @@ impl<'a> Scratch<'a> {
             state,
             rooms: None,
             tried: Vec::new(),
-            log: Vec::new(),
             locals: BTreeMap::new(),
         }
     }
@@ -64,18 +73,14 @@ impl<'a> Scratch<'a> {
             return;
         };
         let rooms = self.rooms.as_ref().unwrap_or(&state.rows.rooms);
-        let news = self.log.get(local.seen..).unwrap_or_default();
+        let news = self.tried.get(local.seen..).unwrap_or_default();
         if news.len() > state.rows.rows.len() {
             let volumes = std::mem::take(&mut local.view.volumes);
             local.view = View::build(&local.class, volumes, &state.rows.rows, rooms);
         } else {
-            for row in news {
-                if let (Some(r), Some(room)) = (state.rows.rows.get(row.0), rooms.get(row.0)) {
-                    local.view.update(&local.class, *row, r, room);
-                }
-            }
+            local.look_again(news, state, rooms);
         }
-        local.seen = self.log.len();
+        local.seen = self.tried.len();
     }
 
     /// Places one pod of the class on the first node that fits; `None` when there is none.
@@ -96,7 +101,6 @@ impl<'a> Scratch<'a> {
             why: explain::why_here(&class, known, room, fits),
         };
         room.take(&class.ask);
-        self.log.push(row);
         self.tried.push(Tried { row, class });
         Some(spot)
     }
@@ -106,16 +110,27 @@ impl<'a> Scratch<'a> {
         self.tried.len()
     }
 
-    /// Takes back every placement since the mark.
+    /// Takes back every placement since the mark, as if it had never been tried.
     pub(super) fn undo(&mut self, mark: usize) {
-        while self.tried.len() > mark {
-            let Some(Tried { row, class }) = self.tried.pop() else {
-                return;
-            };
-            if let Some(room) = self.rooms.as_mut().and_then(|r| r.get_mut(row.0)) {
+        if self.tried.len() <= mark {
+            return;
+        }
+        let undone = self.tried.split_off(mark);
+        let Some(rooms) = &mut self.rooms else {
+            return;
+        };
+        for Tried { row, class } in &undone {
+            if let Some(room) = rooms.get_mut(row.0) {
                 room.give(&class.ask);
             }
-            self.log.push(row);
+        }
+        for local in self.locals.values_mut().flatten() {
+            if let Some(taken_in @ 1..) = local.seen.checked_sub(mark) {
+                let news = undone.get(..taken_in).unwrap_or(&undone);
+                local.look_again(news, self.state, rooms);
+                local.seen = mark;
+                local.reason = None;
+            }
         }
     }
 

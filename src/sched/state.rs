@@ -351,9 +351,23 @@ impl State {
     }
 
     /// Why nothing is placed at the moment: nodes or pods are not (fully) known, so what is free
-    /// is not known. A kind of which no source has reported counts as known.
+    /// is not known, or another kind that decisions rest on is still loading. A kind of which no
+    /// source has reported counts as known.
     pub fn blocked(&self) -> Option<Str> {
-        [Kind::Node, Kind::Pod].into_iter().find_map(|kind| {
+        let known = [Kind::Node, Kind::Pod].into_iter();
+        let loaded = [
+            Kind::Job,
+            Kind::PriorityClass,
+            Kind::VolumeClaim,
+            Kind::Volume,
+        ]
+        .into_iter()
+        .filter(|kind| {
+            self.sources
+                .values()
+                .any(|r| r.kind == *kind && matches!(r.state, SourceState::Loading { .. }))
+        });
+        known.chain(loaded).find_map(|kind| {
             let why = self.source_trouble(kind)?;
             Some(format!("nothing is placed: {kind} are not known: {why}").into())
         })

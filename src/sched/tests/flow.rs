@@ -356,6 +356,17 @@ fn nothing_is_placed_while_use_is_not_known() {
         },
     ));
     assert!(decide(&s, at(0)).is_empty());
+    // Other kinds hold everything back only while they load.
+    s.apply(&live(Kind::Node));
+    s.apply(&report(Kind::Job, SourceState::Loading { read: 0 }));
+    assert!(decide(&s, at(0)).is_empty());
+    s.apply(&report(
+        Kind::Job,
+        SourceState::Denied {
+            why: "no list".into(),
+        },
+    ));
+    assert_eq!(binds(&decide(&s, at(0))), "p>n");
 
     let mut s = state([set_node(node("n", 8)), set_pod(pod("p", 1))]);
     s.apply(&Delta::Source(SourceReport {
