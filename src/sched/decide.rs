@@ -8,7 +8,6 @@ use jiff::{SignedDuration, Timestamp};
 use super::class::ClassId;
 use super::explain;
 use super::gang::{self, GangKey};
-use super::problem;
 use super::scratch::{Scratch, Spot};
 use super::state::{State, Tracked};
 use crate::model::{Decision, DecisionKind, FilterCount, Kind, Phase, Pod, Reason};
@@ -86,7 +85,7 @@ impl<'a> Round<'a> {
                 self.gang(key, need);
             }
             Err(reason) => {
-                let reason = problem::of_pod(&tracked.pod).unwrap_or(reason);
+                let reason = tracked.problem.as_ref().unwrap_or(&reason);
                 self.wait(&tracked.pod, reason);
             }
         }
@@ -154,7 +153,7 @@ impl<'a> Round<'a> {
         let (pod, Some((_, class))) = (&tracked.pod, &tracked.waiting) else {
             return;
         };
-        if let Some(reason) = problem::of_pod(pod) {
+        if let Some(reason) = &tracked.problem {
             self.wait(pod, reason);
             return;
         }
@@ -168,7 +167,7 @@ impl<'a> Round<'a> {
             }
             None => {
                 let reason = self.scratch.reason(*class);
-                self.wait(pod, reason);
+                self.wait(pod, &reason);
             }
         }
     }
@@ -193,12 +192,12 @@ impl<'a> Round<'a> {
         let mut able = Vec::with_capacity(waiting.len());
         let mut held = None;
         for (tracked, class) in waiting {
-            match problem::of_pod(&tracked.pod) {
+            match &tracked.problem {
                 // A gated pod does not take part yet; another problem stops the gang only when
                 // the others are too few without it.
                 Some(reason) => {
                     if !matches!(reason, Reason::Gated { .. }) {
-                        held = held.or_else(|| Some(reason.clone()));
+                        held.get_or_insert(reason);
                     }
                     self.wait(&tracked.pod, reason);
                 }
@@ -220,12 +219,12 @@ impl<'a> Round<'a> {
                 Some(held) => Reason::GangDoesNotFit {
                     fits: have,
                     need,
-                    filters: explain::as_filters(state, &held),
+                    filters: explain::as_filters(state, held),
                 },
                 None => Reason::GangIncomplete { have, need },
             };
             for (tracked, _) in able {
-                self.wait(&tracked.pod, reason.clone());
+                self.wait(&tracked.pod, &reason);
             }
             return;
         }
@@ -256,7 +255,7 @@ impl<'a> Round<'a> {
             filters: best.1,
         };
         for (tracked, _) in able {
-            self.wait(&tracked.pod, reason.clone());
+            self.wait(&tracked.pod, &reason);
         }
     }
 
@@ -308,7 +307,7 @@ impl<'a> Round<'a> {
                 }
                 None => {
                     let reason = self.scratch.reason(*class);
-                    self.wait(&tracked.pod, reason);
+                    self.wait(&tracked.pod, &reason);
                 }
             }
         }
@@ -334,15 +333,15 @@ impl<'a> Round<'a> {
         }
     }
 
-    fn wait(&mut self, pod: &Pod, reason: Reason) {
+    fn wait(&mut self, pod: &Pod, reason: &Reason) {
         if let Some(last) = self.state.decision(&pod.meta.uid)
             && let DecisionKind::Waiting(before) = &last.kind
-            && explain::same_but_counts(before, &reason)
+            && explain::same_but_counts(before, reason)
             && !self.is_older(last, self.state.config.reason_refresh_secs)
         {
             return;
         }
-        self.tell(pod, DecisionKind::Waiting(reason));
+        self.tell(pod, DecisionKind::Waiting(reason.clone()));
     }
 
     fn tell(&mut self, pod: &Pod, kind: DecisionKind) {

@@ -10,10 +10,11 @@ use super::class::{ClassId, Classes};
 use super::config::SchedConfig;
 use super::gang::{self, GangKey};
 use super::memo::Memo;
+use super::problem;
 use super::rows::Rows;
 use crate::model::{
-    Change, Decision, Delta, Gone, Job, Kind, Node, Pod, PriorityClass, SourceReport, SourceState,
-    Str, Uid, VolumeClaim, VolumeTopology,
+    Change, Decision, Delta, Gone, Job, Kind, Pod, PriorityClass, Reason, SourceReport,
+    SourceState, Str, Uid, VolumeClaim, VolumeTopology,
 };
 use crate::plan::Action;
 
@@ -34,6 +35,8 @@ pub(super) struct Tracked {
     pub(super) gang: Option<GangKey>,
     /// Only while it waits for us.
     pub(super) waiting: Option<(QueueKey, ClassId)>,
+    /// What keeps it waiting whatever the nodes look like.
+    pub(super) problem: Option<Reason>,
 }
 
 /// A binding that is written but not seen in the watch yet.
@@ -176,6 +179,7 @@ impl State {
         if let Some(node) = pod.holds_node() {
             self.rows.take(node, &Ask::of_pod(pod));
         }
+        let problem = waiting.as_ref().and_then(|_| problem::of_pod(pod));
         let gang = gang::key_of(pod);
         if let Some(gang) = &gang {
             self.gangs
@@ -192,6 +196,7 @@ impl State {
                 pod: pod.clone(),
                 gang,
                 waiting,
+                problem,
             },
         );
     }
@@ -346,6 +351,7 @@ impl State {
             self.queue.insert(key.clone(), uid.clone());
         }
         if let Some(tracked) = self.pods.get_mut(uid) {
+            tracked.problem = waiting.as_ref().and_then(|_| problem::of_pod(&pod));
             tracked.waiting = waiting;
         }
     }
@@ -443,11 +449,6 @@ impl State {
     /// Bindings that are written but not seen yet.
     pub fn assumed_pods(&self) -> usize {
         self.assumed.len()
-    }
-
-    /// The node as last seen, to check a plan against.
-    pub fn node(&self, name: &str) -> Option<&Arc<Node>> {
-        self.rows.node(name)
     }
 }
 

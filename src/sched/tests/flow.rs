@@ -395,3 +395,16 @@ fn denied_claims_are_not_missing_claims() {
         "persistentvolumeclaims are not known: persistentvolumeclaims is forbidden"
     );
 }
+
+#[test]
+fn a_fork_decides_the_same_and_leaves_the_original_alone() {
+    // A state may be handed to another thread.
+    fn may_move<T: Send + Sync>(_: &T) {}
+    let s = state([set_node(node("n", 8)), set_pod(pod("p", 8))]);
+    may_move(&s);
+    let mut fork = s.clone();
+    let plan = decide(&fork, at(0));
+    carry_out(&mut fork, &plan);
+    fork.apply(&Delta::Node(Change::Gone(gone(&node("n", 8).meta))));
+    assert_eq!(decide(&s, at(0)), plan);
+}
