@@ -408,3 +408,19 @@ fn a_fork_decides_the_same_and_leaves_the_original_alone() {
     fork.apply(&Delta::Node(Change::Gone(gone(&node("n", 8).meta))));
     assert_eq!(decide(&s, at(0)), plan);
 }
+
+#[test]
+fn more_changes_than_are_remembered_still_wake_the_pod() {
+    let mut s = state([set_node(node("n", 4)), set_pod(pod("p", 8))]);
+    assert_eq!(binds(&decide(&s, at(0))), "");
+    for i in 0..10_000 {
+        s.apply(&set_node(node("other", i % 7)));
+    }
+    assert_eq!(binds(&decide(&s, at(0))), "");
+    s.apply(&set_node(node("other", 8)));
+    for _ in 0..5_000 {
+        s.apply(&set_node(node("third", 1)));
+        s.apply(&Delta::Node(Change::Gone(gone(&node("third", 1).meta))));
+    }
+    assert_eq!(binds(&decide(&s, at(0))), "p>other");
+}
