@@ -1,1 +1,14 @@
-//! The `tui` room.
+//! The console: one owner of state, updated by message, drawn from state only.
+//!
+//! `App` owns everything that is shown; `App::update` takes one `Msg` and gives back the side
+//! effects as data (`Cmd`); drawing reads state and nothing else.
+
+pub mod app;
+pub mod command;
+pub mod config_file;
+pub mod glyphs;
+pub mod state;
+pub mod table;
+pub mod theme;
+pub mod view;
+pub mod views;

@@ -1,0 +1,1 @@
+//! The one table of commands: it drives keys, palette, footer and help.
