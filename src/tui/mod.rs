@@ -3,10 +3,11 @@
 //! `App` owns everything that is shown; `App::update` takes one `Msg` and gives back the side
 //! effects as data (`Cmd`); drawing reads state and nothing else.
 
-pub mod app;
 pub mod command;
 pub mod config_file;
 pub mod glyphs;
+pub mod key;
+pub mod keymap;
 pub mod state;
 pub mod table;
 pub mod theme;

@@ -79,7 +79,7 @@ pub enum Target {
 }
 
 /// A movement of the cursor.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Motion {
     /// One up.
     Up,
@@ -104,7 +104,7 @@ pub enum Motion {
 }
 
 /// What only some views can do; asked by [`View::can`], done by [`View::act`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Act {
     /// Draw larger.
     ZoomIn,
@@ -133,11 +133,30 @@ pub struct Sort {
     pub falling: bool,
 }
 
+/// What Enter leads to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Opens {
+    /// The description of the thing under the cursor.
+    Description,
+    /// Another view, with the cursor on this thing.
+    Place(ViewId, Target),
+}
+
+/// Which picture rows were made from: equal stamps, equal rows.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Stamp {
+    generation: u64,
+    version: u64,
+    namespace: Option<Str>,
+}
+
 /// What a view is drawn from. Nothing else may be looked at while drawing.
 #[derive(Clone, Copy)]
 pub struct Ctx<'a> {
     /// The picture of the cluster.
     pub cluster: &'a Cluster,
+    /// Grows with each switch of context: nothing made under another one may be shown.
+    pub generation: u64,
     /// Its numbers.
     pub figures: &'a Figures,
     /// The time of this frame.
@@ -161,6 +180,15 @@ impl Ctx<'_> {
         self.glyphs.get(glyph)
     }
 
+    /// What rows made now are made from. Keep it beside cached rows and rebuild when it differs.
+    pub fn stamp(&self) -> Stamp {
+        Stamp {
+            generation: self.generation,
+            version: self.cluster.version(),
+            namespace: self.namespace.cloned(),
+        }
+    }
+
     /// Whether objects of this namespace are shown.
     pub fn in_scope(&self, namespace: &str) -> bool {
         self.namespace.is_none_or(|n| **n == *namespace)
@@ -179,7 +207,7 @@ pub trait View: Send {
     fn kinds(&self) -> &'static [Kind];
 
     /// Brings cached rows, order, cursor and scroll position up to date. Rows are rebuilt only if
-    /// [`Cluster::version`], the filter, the order or the namespace have changed since.
+    /// [`Ctx::stamp`], the filter or the order have changed since.
     fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>);
 
     /// Draws what [`View::refresh`] prepared.
@@ -193,6 +221,11 @@ pub trait View: Send {
 
     /// Puts the cursor on a thing; false if the view has no such row.
     fn select(&mut self, target: &Target) -> bool;
+
+    /// What Enter leads to, with the cursor on something.
+    fn opens(&self, _ctx: &Ctx<'_>) -> Opens {
+        Opens::Description
+    }
 
     /// What the thing is, as text for the detail pane; `None` when it is gone or not the view's.
     fn describe(&self, target: &Target, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>>;
