@@ -6,6 +6,8 @@
 pub mod app;
 pub mod command;
 pub mod config_file;
+pub mod filter;
+pub mod format;
 pub mod glyphs;
 pub mod state;
 pub mod table;
