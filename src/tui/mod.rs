@@ -5,6 +5,8 @@
 
 pub mod command;
 pub mod config_file;
+pub mod filter;
+pub mod format;
 pub mod glyphs;
 pub mod key;
 pub mod keymap;
