@@ -2,6 +2,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
+use ratatui::style::{Color, Modifier};
 use ratatui::text::{Line, Span};
 
 use super::app::{App, Layer};
@@ -173,6 +174,19 @@ impl App {
             }
         }
         ctx.glyphs.enforce(buf);
+        blank_cells_alike(buf);
+    }
+}
+
+/// A blank has no colour of its own: without this a text that goes leaves cells that differ from
+/// others only in what nobody sees, and they would be sent.
+fn blank_cells_alike(buf: &mut Buffer) {
+    let seen = Modifier::REVERSED | Modifier::UNDERLINED | Modifier::CROSSED_OUT;
+    for cell in &mut buf.content {
+        if cell.symbol() == " " && !cell.modifier.intersects(seen) {
+            cell.fg = Color::Reset;
+            cell.modifier = Modifier::empty();
+        }
     }
 }
 

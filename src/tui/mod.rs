@@ -31,6 +31,8 @@ pub mod signals;
 pub mod state;
 pub mod table;
 pub mod terminal;
+#[cfg(test)]
+mod tests;
 mod text_pane;
 pub mod theme;
 mod update;

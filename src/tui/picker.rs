@@ -95,13 +95,6 @@ impl Picker {
         picker
     }
 
-    #[cfg(test)]
-    pub(super) fn labels(&self) -> impl Iterator<Item = &str> {
-        self.shown
-            .iter()
-            .filter_map(|(i, _)| self.items.get(*i).map(|item| item.label.as_str()))
-    }
-
     fn search(&mut self) {
         (self.at, self.offset) = (0, 0);
         let wanted = self.input.value().trim();

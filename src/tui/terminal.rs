@@ -44,14 +44,33 @@ pub enum TerminalError {
 }
 
 /// Gives the terminal back, from wherever this is noticed to be needed, and once only.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Restorer {
     /// Whether the terminal is ours. Held while a frame is written.
     ours: Mutex<bool>,
     panicked: Notify,
+    /// What gives the terminal back.
+    leave: fn(),
 }
 
 impl Restorer {
+    /// Gives back the terminal of this process.
+    fn of_process() -> Self {
+        Restorer {
+            ours: Mutex::new(false),
+            panicked: Notify::new(),
+            leave,
+        }
+    }
+
+    /// Gives nothing back: for screens that are no terminal.
+    pub fn detached() -> Self {
+        Restorer {
+            leave: || {},
+            ..Self::of_process()
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, bool> {
         self.ours
             .lock()
@@ -74,10 +93,10 @@ impl Restorer {
         match guard {
             Some(mut ours) => {
                 if std::mem::replace(&mut *ours, false) {
-                    leave();
+                    (self.leave)();
                 }
             }
-            None => leave(),
+            None => (self.leave)(),
         }
     }
 
@@ -147,7 +166,7 @@ impl Screen<File> {
         if !io::stdout().is_terminal() {
             return Err(TerminalError::NotATerminal("output"));
         }
-        let restorer = Arc::new(Restorer::default());
+        let restorer = Arc::new(Restorer::of_process());
         restorer.install_panic_hook();
         let size_of = Box::new(|| crossterm::terminal::size().unwrap_or((80, 24)));
         let mut screen = Screen::over(tty()?, restorer, size_of);
@@ -258,6 +277,10 @@ impl<W: Write> Screen<W> {
     /// # Errors
     /// When the terminal cannot be written to.
     pub fn copy(&mut self, text: &str) -> io::Result<()> {
+        let ours = self.restorer.lock();
+        if !*ours {
+            return Ok(());
+        }
         queue!(self.backend, CopyToClipboard::to_clipboard_from(text))?;
         Write::flush(&mut self.backend)
     }

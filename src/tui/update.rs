@@ -18,6 +18,10 @@ use super::text_pane::{Body, TextPane};
 use super::view::{Opens, Sort, Target, View, ViewId};
 use crate::model::Str;
 
+/// Most bytes of a copied text: in base64 it is what tmux and most terminals still take.
+const COPY_LIMIT: usize = 55_000;
+const COPY_REFUSED: &str = "too long for the clipboard of a terminal (55 kB); copy less";
+
 impl App {
     /// Takes a message that came at `now`.
     pub fn update(&mut self, msg: Msg, now: Timestamp) -> Vec<Cmd> {
@@ -431,6 +435,10 @@ impl App {
     fn copy(&mut self) -> Vec<Cmd> {
         if let Some(Layer::Text(pane)) = self.layers.last() {
             let text = pane.text();
+            if text.len() > COPY_LIMIT {
+                self.note(Level::Warn, COPY_REFUSED);
+                return Vec::new();
+            }
             self.note(Level::Info, "the text is copied");
             return vec![Cmd::Copy(text)];
         }
@@ -442,11 +450,16 @@ impl App {
             .iter()
             .filter_map(|t| object::copied_name(t, &self.world.cluster))
             .collect();
+        let text = names.join("\n");
+        if text.len() > COPY_LIMIT {
+            self.note(Level::Warn, COPY_REFUSED);
+            return Vec::new();
+        }
         match names.as_slice() {
             [] => return Vec::new(),
             [one] => self.note(Level::Info, format!("copied {one}")),
             many => self.note(Level::Info, format!("copied {} names", many.len())),
         }
-        vec![Cmd::Copy(names.join("\n"))]
+        vec![Cmd::Copy(text)]
     }
 }
