@@ -58,7 +58,7 @@ fn denied(ctx: &Ctx<'_>) -> Vec<Kind> {
 }
 
 fn freshness_spans(ctx: &Ctx<'_>) -> Vec<Span<'static>> {
-    let mut spans = match freshness(ctx) {
+    match freshness(ctx) {
         DataState::Live | DataState::Denied(..) => vec![Span::styled(
             format!("{} live", ctx.glyph(Glyph::Live)),
             ctx.style(Meaning::Ok),
@@ -87,19 +87,20 @@ fn freshness_spans(ctx: &Ctx<'_>) -> Vec<Span<'static>> {
             format!("{} no answer: {kind}", ctx.glyph(Glyph::NotLive)),
             ctx.style(Meaning::Danger),
         )],
-    };
-    let denied = denied(ctx);
-    if let Some(first) = denied.first() {
-        let more = match denied.len() - 1 {
-            0 => String::new(),
-            n => format!(" +{n}"),
-        };
-        spans.push(Span::styled(
-            format!("  denied: list {first}{more}"),
-            ctx.style(Meaning::Denied),
-        ));
     }
-    spans
+}
+
+fn denied_span(ctx: &Ctx<'_>) -> Option<Span<'static>> {
+    let denied = denied(ctx);
+    let first = denied.first()?;
+    let more = match denied.len() - 1 {
+        0 => String::new(),
+        n => format!(" +{n}"),
+    };
+    Some(Span::styled(
+        format!("denied: list {first}{more}"),
+        ctx.style(Meaning::Denied),
+    ))
 }
 
 fn leader_text(leader: &Leader) -> Option<String> {
@@ -129,40 +130,70 @@ pub(super) fn draw(app: &App, area: Rect, buf: &mut Buffer) {
     }
 }
 
-/// Left part from the left, right part against the right end; the left one gives way. Parts of the
-/// right one that do not fit go, the first ones last.
+/// A part of the right end of a line; the one with the largest rank goes first when there is no
+/// room, those of rank 0 never go.
+struct Part {
+    rank: u8,
+    spans: Vec<Span<'static>>,
+}
+
+impl Part {
+    fn new(rank: u8, spans: Vec<Span<'static>>) -> Self {
+        Part { rank, spans }
+    }
+
+    fn width(&self) -> usize {
+        self.spans.iter().map(Span::width).sum()
+    }
+}
+
+/// Between two parts of the right end.
+const PART_GAP: usize = 3;
+
+/// `left` from the left, the parts against the right end. When it gets narrow parts go, then
+/// `left` is cut.
 fn two_ends(
     left: &Line<'static>,
-    mut right: Vec<Vec<Span<'static>>>,
+    mut parts: Vec<Part>,
     strip: Rect,
     buf: &mut Buffer,
+    ctx: &Ctx<'_>,
 ) {
-    let width = |part: &Vec<Span<'static>>| part.iter().map(Span::width).sum::<usize>();
-    let total = |parts: &[Vec<Span<'static>>]| {
-        parts.iter().map(width).sum::<usize>() + 3 * parts.len().saturating_sub(1)
+    let width = usize::from(strip.width);
+    let total = |parts: &[Part]| {
+        let gaps = PART_GAP * parts.len().saturating_sub(1);
+        parts.iter().map(Part::width).sum::<usize>() + gaps
     };
-    // The name of the place keeps at least a third.
-    let most = usize::from(strip.width) * 2 / 3;
-    while total(&right) > most && right.len() > 1 {
-        right.pop();
+    while left.width() + PART_GAP + total(&parts) + 1 > width {
+        let worst = parts.iter().map(|p| p.rank).max().filter(|r| *r > 0);
+        let Some(at) = worst.and_then(|w| parts.iter().rposition(|p| p.rank == w)) else {
+            break;
+        };
+        parts.remove(at);
     }
-    let mut spans = Vec::new();
-    for part in right {
-        if !spans.is_empty() {
-            spans.push(Span::raw("   "));
+    let mut right = Line::default();
+    for part in parts {
+        if !right.spans.is_empty() {
+            right.push_span(Span::raw(" ".repeat(PART_GAP)));
         }
-        spans.extend(part);
+        right.spans.extend(part.spans);
     }
-    let right = Line::from(spans);
-    let taken = u16::try_from(right.width())
+    if right.spans.is_empty() {
+        buf.set_line(strip.x, strip.y, left, strip.width);
+        return;
+    }
+    // One blank before the right end, one between the two.
+    let taken = u16::try_from(right.width() + 1)
         .unwrap_or(u16::MAX)
         .min(strip.width);
-    let room = strip.width - taken;
-    buf.set_line(strip.x, strip.y, left, room.saturating_sub(1));
-    if room > 0 || taken == strip.width {
-        let x = strip.x + room.saturating_sub(1);
-        buf.set_line(x, strip.y, &right, strip.right() - x);
+    let room = (strip.width - taken).saturating_sub(1);
+    buf.set_line(strip.x, strip.y, left, room);
+    if left.width() > usize::from(room) && room > 0 {
+        let cut = ctx.glyph(Glyph::Ellipsis);
+        buf.set_string(strip.x + room - 1, strip.y, cut, ctx.style(Meaning::Muted));
     }
+    let x = strip.right() - taken;
+    buf.set_line(x, strip.y, &right, taken);
 }
 
 fn where_line(app: &App, strip: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
@@ -184,14 +215,19 @@ fn where_line(app: &App, strip: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
             ctx.style(Meaning::Text),
         ),
     ]);
-    let mut right = vec![freshness_spans(ctx)];
-    if session.read_only {
-        right.push(vec![Span::styled("READ-ONLY", ctx.style(Meaning::Accent))]);
+    let mut right = vec![Part::new(0, freshness_spans(ctx))];
+    if let Some(span) = denied_span(ctx) {
+        right.push(Part::new(1, vec![span]));
     }
     if let Some(text) = leader_text(&world.leader) {
-        right.push(vec![Span::styled(text, ctx.style(Meaning::Muted))]);
+        let span = Span::styled(text, ctx.style(Meaning::Muted));
+        right.push(Part::new(2, vec![span]));
     }
-    two_ends(&left, right, strip, buf);
+    if session.read_only {
+        let span = Span::styled("READ-ONLY", ctx.style(Meaning::Accent));
+        right.push(Part::new(0, vec![span]));
+    }
+    two_ends(&left, right, strip, buf, ctx);
 }
 
 fn views_line(app: &App, strip: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
@@ -211,7 +247,7 @@ fn views_line(app: &App, strip: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
     if let Some(view) = app.view() {
         if !view.filter().is_empty() {
             let (shown, all) = view.count();
-            right.push(vec![
+            let spans = vec![
                 Span::styled(
                     format!("/{}", truncate_middle(view.filter(), 40)),
                     ctx.style(Meaning::Accent),
@@ -220,13 +256,15 @@ fn views_line(app: &App, strip: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
                     format!(" {} of {}", figure(shown), figure(all)),
                     ctx.style(Meaning::Muted),
                 ),
-            ]);
+            ];
+            right.push(Part::new(0, spans));
         }
         if let Some(mode) = view.mode() {
-            right.push(vec![Span::styled(mode, ctx.style(Meaning::Muted))]);
+            let span = Span::styled(mode, ctx.style(Meaning::Muted));
+            right.push(Part::new(1, vec![span]));
         }
     }
-    two_ends(&left, right, strip, buf);
+    two_ends(&left, right, strip, buf, ctx);
 }
 
 fn figure(n: usize) -> String {
@@ -234,25 +272,31 @@ fn figure(n: usize) -> String {
 }
 
 fn figures_line(strip: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
-    buf.set_line(strip.x, strip.y, &figures(ctx), strip.width);
+    let mut line = Line::default();
+    let mut width = 0;
+    for figure in figures(ctx) {
+        width += figure.iter().map(Span::width).sum::<usize>();
+        if width > usize::from(strip.width) {
+            break;
+        }
+        line.spans.extend(figure);
+    }
+    buf.set_line(strip.x, strip.y, &line, strip.width);
 }
 
-/// The figures an on-call person asks first, most important first: what does not fit is cut.
-fn figures(ctx: &Ctx<'_>) -> Line<'static> {
+/// The figures an on-call person asks first, most important first: those that do not fit go.
+fn figures(ctx: &Ctx<'_>) -> Vec<[Span<'static>; 2]> {
     let f: &Figures = ctx.figures;
-    let mut line = Line::default();
+    let mut figures = Vec::new();
     let mut add = |label: &str, value: String, meaning: Meaning| {
         let known = value != format::UNKNOWN;
-        line.push_span(Span::styled(
-            format!(" {label} "),
-            ctx.style(Meaning::Muted),
-        ));
+        let label = Span::styled(format!(" {label} "), ctx.style(Meaning::Muted));
         let (text, meaning) = if known {
             (value, meaning)
         } else {
             (ctx.glyph(Glyph::Unknown).to_owned(), Meaning::Unknown)
         };
-        line.push_span(Span::styled(format!("{text} "), ctx.style(meaning)));
+        figures.push([label, Span::styled(format!("{text} "), ctx.style(meaning))]);
     };
     add("GPUs", format::count_or_unknown(f.gpus), Meaning::Text);
     let share = match (f.used_gpus, f.gpus) {
@@ -305,7 +349,7 @@ fn figures(ctx: &Ctx<'_>) -> Line<'static> {
             format::amount(model.free_gpus),
             format::count(model.gpus.into())
         );
-        add(&model.model, text, Meaning::Muted);
+        add(&format!("{} free", model.model), text, Meaning::Text);
     }
-    line
+    figures
 }

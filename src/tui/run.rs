@@ -104,6 +104,8 @@ impl<W: Write> Console<W> {
     pub async fn run(&mut self) -> Result<(), TerminalError> {
         let restorer = self.screen.restorer();
         let mut data_open = true;
+        // Paint before anything is known: a blank screen tells nothing.
+        self.draw()?;
         loop {
             if self.app.is_dirty() && Instant::now() >= self.due {
                 self.draw()?;

@@ -218,7 +218,7 @@ impl TextPane {
 
     fn draw_thumb(&self, inner: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
         let (len, height) = (self.rows.len(), usize::from(inner.height));
-        if len <= height || inner.width == 0 {
+        if len <= height || inner.is_empty() {
             return;
         }
         let thumb = (height * height / len).max(1);

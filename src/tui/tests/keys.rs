@@ -322,7 +322,11 @@ fn search_in_a_text_goes_from_match_to_match() {
     desk.typed("detail 3");
     desk.press("enter");
     assert!(desk.screen().contains("/detail 3: 11 rows"));
-    let top = |desk: &mut Desk| desk.screen().lines().nth(5).unwrap().trim().to_owned();
+    let top = |desk: &mut Desk| {
+        let screen = desk.screen();
+        let line = screen.lines().nth(5).unwrap();
+        line.trim_end_matches('┃').trim().to_owned()
+    };
     assert_eq!(top(&mut desk), "detail 3");
     desk.press("]");
     assert_eq!(top(&mut desk), "detail 30");
