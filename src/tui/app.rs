@@ -6,7 +6,6 @@ use super::command::{Place, Where};
 use super::history::{History, Stop};
 use super::messages::{Level, Messages};
 use super::object::ObjectRef;
-use super::palette;
 use super::picker::Picker;
 use super::prompt::Prompt;
 use super::session::Session;
@@ -96,7 +95,12 @@ pub struct App {
 
 impl App {
     /// A console over these views (see [`super::views::all`]), at its first view.
-    pub fn new(settings: Settings, session: Session, views: Vec<Box<dyn View>>) -> Self {
+    pub fn new(
+        settings: Settings,
+        session: Session,
+        views: Vec<Box<dyn View>>,
+        now: Timestamp,
+    ) -> Self {
         let Settings {
             keymap,
             theme,
@@ -104,8 +108,13 @@ impl App {
             notes,
         } = settings;
         let mut messages = Messages::default();
+        let count = notes.len();
         for note in notes {
-            messages.add(Timestamp::UNIX_EPOCH, Level::Warn, note);
+            messages.add(now, Level::Warn, note);
+        }
+        if count > 1 {
+            let text = format!("{count} notes on your files: type :messages to read them");
+            messages.add(now, Level::Warn, text);
         }
         App {
             world: World::new(theme, glyphs, keymap, session),
@@ -220,8 +229,7 @@ impl App {
         self.dirty = true;
     }
 
-    pub(super) fn push_picker(&mut self, title: &'static str, items: Vec<palette::Item>) {
-        self.layers
-            .push(Layer::Picker(Box::new(Picker::new(title, items))));
+    pub(super) fn push_picker(&mut self, picker: Picker) {
+        self.layers.push(Layer::Picker(Box::new(picker)));
     }
 }

@@ -52,12 +52,29 @@ pub(super) fn draw(app: &App, strip: Rect, buf: &mut Buffer) {
     );
 }
 
+/// Keys of a line of input, which keymaps do not change.
+const ENTRY_KEYS: [(&str, &str); 5] = [
+    ("enter", "take"),
+    ("esc", "leave"),
+    ("up down", "choose"),
+    ("tab", "complete"),
+    ("ctrl-u", "clear"),
+];
+
 /// Whole hints only, the most useful first, as many as fit.
 fn hints(app: &App, ctx: &Ctx<'_>, room: u16) -> Line<'static> {
     let place = app.place();
     let mut ranked: Vec<&Command> = COMMANDS.iter().filter(|c| c.rank > 0).collect();
-    ranked.sort_by_key(|c| c.rank);
+    // What cannot be given now stays in sight, but behind what can.
+    ranked.sort_by_key(|c| ((c.when)(&place) != When::Yes, c.rank));
     let mut line = Line::default();
+    if place.place == Place::Entry {
+        for (key, word) in ENTRY_KEYS {
+            line.push_span(Span::styled(format!(" {key} "), ctx.style(Meaning::Key)));
+            line.push_span(Span::styled(format!("{word} "), ctx.style(Meaning::Text)));
+        }
+        return line;
+    }
     for command in ranked {
         let when = (command.when)(&place);
         if when == When::No {

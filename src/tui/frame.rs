@@ -68,10 +68,21 @@ impl App {
         let ctx = self.world.ctx();
         if let Some(view) = self.views.get_mut(self.current) {
             view.refresh(parts.view, &ctx);
-            if let Some(target) = &self.wanted
-                && view.select(target)
-            {
-                self.wanted = None;
+            if let Some(target) = &self.wanted {
+                let mut found = view.select(target);
+                if !found && !view.filter().is_empty() {
+                    // Who asks for a thing by name is to see it, whatever the filter hides.
+                    let filter = view.filter().to_owned();
+                    let _ = view.set_filter("");
+                    view.refresh(parts.view, &ctx);
+                    found = view.select(target);
+                    if !found {
+                        let _ = view.set_filter(&filter);
+                    }
+                }
+                if found {
+                    self.wanted = None;
+                }
                 view.refresh(parts.view, &ctx);
             }
         }

@@ -38,7 +38,7 @@ impl ObjectRef {
                 object("Pod", &meta.namespace, &meta.name)
             }
             Target::Event(uid) => {
-                let meta = &cluster.events().find(|e| e.meta.uid == *uid)?.meta;
+                let meta = &cluster.event(uid)?.meta;
                 object("Event", &meta.namespace, &meta.name)
             }
         })
@@ -78,7 +78,7 @@ pub fn copied_name(target: &Target, cluster: &Cluster) -> Option<String> {
             format!("{}/{}", meta.namespace, meta.name)
         }
         Target::Event(uid) => {
-            let event = cluster.events().find(|e| e.meta.uid == *uid)?;
+            let event = cluster.event(uid)?;
             format!(
                 "{} {} {}/{}: {}",
                 event.reason,

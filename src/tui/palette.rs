@@ -1,7 +1,7 @@
 //! What the palette and the pickers list.
 
 use super::app::App;
-use super::command::{COMMANDS, When};
+use super::command::{COMMANDS, CommandId, When};
 use super::picker::Choice;
 pub(super) use super::picker::Item;
 use super::view::{Target, View};
@@ -29,7 +29,7 @@ pub(super) fn items(app: &App) -> Vec<Item> {
             When::Disabled(why) => Some(why),
             When::No => continue,
         };
-        if matches!(command.id, super::command::CommandId::Palette) {
+        if matches!(command.id, CommandId::Palette | CommandId::Move(_)) {
             continue;
         }
         items.push(Item {
@@ -86,6 +86,23 @@ pub(super) fn namespaces(app: &App) -> Vec<Item> {
         ));
     }
     items
+}
+
+/// A namespace by its typed name: a user who may not list namespaces has no other way.
+pub(super) fn typed_namespace(text: &str) -> Option<Item> {
+    let valid = (1..=63).contains(&text.len())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && !text.starts_with('-')
+        && !text.ends_with('-');
+    valid.then(|| {
+        item(
+            text,
+            "namespace, as typed",
+            Choice::Namespace(Some(text.into())),
+        )
+    })
 }
 
 /// All contexts.

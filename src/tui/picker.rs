@@ -74,7 +74,14 @@ pub(super) struct Picker {
     at: usize,
     offset: usize,
     height: usize,
+    /// Makes an item of a typed text that is no label, if it can be one.
+    offer: Option<fn(&str) -> Option<Item>>,
+    /// Items before the offered one.
+    fixed: usize,
 }
+
+/// Columns that labels are lined up to.
+const LABEL_WIDTH: usize = 16;
 
 /// Items that are listed at most; who looks for more types more.
 const SHOWN_LIMIT: usize = 500;
@@ -83,6 +90,8 @@ impl Picker {
     /// A picker over items.
     pub(super) fn new(title: &'static str, items: Vec<Item>) -> Self {
         let mut picker = Picker {
+            offer: None,
+            fixed: items.len(),
             title,
             input: Input::default(),
             items,
@@ -95,9 +104,21 @@ impl Picker {
         picker
     }
 
+    /// Takes texts that are no label too.
+    pub(super) fn offering(mut self, offer: fn(&str) -> Option<Item>) -> Self {
+        self.offer = Some(offer);
+        self
+    }
+
     fn search(&mut self) {
         (self.at, self.offset) = (0, 0);
         let wanted = self.input.value().trim();
+        self.items.truncate(self.fixed);
+        if let Some(item) = self.offer.and_then(|offer| offer(wanted))
+            && !self.items.iter().any(|i| i.label == item.label)
+        {
+            self.items.push(item);
+        }
         if wanted.is_empty() {
             let items = self.items.iter().enumerate().filter(|(_, i)| i.at_once);
             self.shown = items
@@ -121,7 +142,7 @@ impl Picker {
         // Of two that match alike the shorter is nearer to what was typed.
         scored.sort_by_key(|(i, score)| {
             let len = self.items.get(*i).map_or(0, |item| item.label.len());
-            (std::cmp::Reverse(*score), len, *i)
+            (*i >= self.fixed, std::cmp::Reverse(*score), len, *i)
         });
         scored.truncate(SHOWN_LIMIT);
         self.shown = scored
@@ -198,7 +219,7 @@ impl Picker {
         // Two of border, one of input, and room for every item that is there at once.
         let wanted = u16::try_from(self.items.len().max(3)).unwrap_or(u16::MAX);
         let most = screen.height.saturating_sub(4);
-        let height = wanted.saturating_add(3).min(most).min(24);
+        let height = wanted.saturating_add(3).min(most).min(18);
         Rect {
             x: screen.x + (screen.width - width) / 2,
             y: screen.y + most.saturating_sub(height) / 3 + 2.min(screen.height),
@@ -271,11 +292,13 @@ fn draw_item(item: &Item, hits: &[u32], strip: Rect, buf: &mut Buffer, ctx: &Ctx
             base,
         ));
     }
+    let lined_up = " ".repeat(LABEL_WIDTH.saturating_sub(item.label.width()));
+    line.push_span(Span::raw(lined_up));
     let note = item.disabled.unwrap_or(&item.note);
     line.push_span(Span::styled(format!("  {note}"), ctx.style(Meaning::Muted)));
     let key = u16::try_from(item.key.width()).unwrap_or(u16::MAX);
     let room = strip.width.saturating_sub(key.saturating_add(2));
-    buf.set_line(strip.x, strip.y, &line, room);
+    buf.set_line(strip.x, strip.y, &line, room.saturating_sub(1));
     if room > 0 {
         buf.set_stringn(
             strip.x + room,

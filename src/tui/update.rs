@@ -11,7 +11,7 @@ use super::key::{Code, Key, Named};
 use super::messages::Level;
 use super::object::{self, ObjectRef};
 use super::palette;
-use super::picker::{Choice, Picked};
+use super::picker::{Choice, Picked, Picker};
 use super::prompt::{Prompt, Purpose};
 use super::session::Session;
 use super::text_pane::{Body, TextPane};
@@ -195,9 +195,7 @@ impl App {
         {
             self.history.leave(here);
         }
-        if target.is_some() {
-            self.wanted = target;
-        }
+        self.wanted = target;
     }
 
     fn return_to(&mut self, stop: Option<Stop>) {
@@ -283,6 +281,7 @@ impl App {
             CommandId::Move(motion) => match self.layers.last_mut() {
                 Some(Layer::Text(pane)) => pane.motion(motion),
                 _ => {
+                    self.wanted = None;
                     if let Some(view) = self.view_mut() {
                         view.motion(motion);
                     }
@@ -294,7 +293,7 @@ impl App {
             CommandId::Filter => self.start_filter(),
             CommandId::Palette => {
                 let items = palette::items(self);
-                self.push_picker("command", items);
+                self.push_picker(Picker::new("command", items));
             }
             CommandId::Help => self.open_help(),
             CommandId::Mark => self.on_view(|v| v.toggle_mark()),
@@ -305,7 +304,7 @@ impl App {
             CommandId::Copy => return self.copy(),
             CommandId::Sort => {
                 if let Some(items) = self.view().map(palette::sort_columns) {
-                    self.push_picker("sort by", items);
+                    self.push_picker(Picker::new("sort by", items));
                 }
             }
             CommandId::ReverseSort => self.on_view(|v| {
@@ -318,11 +317,12 @@ impl App {
             }),
             CommandId::Namespace => {
                 let items = palette::namespaces(self);
-                self.push_picker("namespace", items);
+                let picker = Picker::new("namespace", items);
+                self.push_picker(picker.offering(palette::typed_namespace));
             }
             CommandId::Context => {
                 let items = palette::contexts(self);
-                self.push_picker("context", items);
+                self.push_picker(Picker::new("context", items));
             }
             CommandId::Act(act) => self.on_view(|v| v.act(act)),
             CommandId::Messages => self.open_messages(),

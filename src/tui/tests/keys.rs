@@ -3,9 +3,12 @@
 use super::sample::{Desk, key, live, node, now, source};
 use crate::model::{Change, Delta, Gone, Kind, SourceState, Uid};
 use crate::tui::app::{Cmd, Msg};
+use crate::tui::glyphs::Glyphs;
 use crate::tui::messages::Level;
 use crate::tui::object::ObjectRef;
 use crate::tui::session::Session;
+use crate::tui::settings::Settings;
+use crate::tui::theme::Depth;
 use crate::tui::view::ViewId;
 
 fn object(kind: &str, name: &str) -> ObjectRef {
@@ -404,4 +407,46 @@ fn ctrl_c_leaves_even_when_a_keymap_gives_it_to_nobody() {
     let mut desk = Desk::of_nodes(1);
     desk.app.world.keymap = keymap;
     assert_eq!(desk.tell(Msg::Key(key("ctrl-c"))), [Cmd::Quit]);
+}
+
+#[test]
+fn a_namespace_that_cannot_be_listed_can_be_typed() {
+    let mut desk = Desk::of_nodes(1);
+    desk.press("n");
+    desk.typed("team-b");
+    assert_eq!(
+        desk.press("enter"),
+        [Cmd::SwitchNamespace(Some("team-b".into()))]
+    );
+    desk.press("n");
+    desk.typed("No Such");
+    assert!(desk.screen().contains("nothing is called that"));
+}
+
+#[test]
+fn going_to_a_thing_that_the_filter_hides_takes_the_filter_away() {
+    let mut desk = Desk::of_nodes(9);
+    desk.press("2 /");
+    desk.typed("n0001");
+    desk.press("enter :");
+    desk.typed("n0007");
+    desk.press("enter");
+    assert_eq!(desk.selected(), "n0007");
+    assert_eq!(desk.app.view().unwrap().filter(), "");
+}
+
+#[test]
+fn several_notes_on_files_are_counted_in_the_footer_and_kept_in_the_log() {
+    let mut settings = Settings::built_in(Depth::True, Glyphs { ascii: false });
+    settings.notes = vec!["first fault".to_owned(), "second fault".to_owned()];
+    let mut desk = Desk::with(settings);
+    assert_eq!(
+        desk.footer(),
+        "2 notes on your files: type :messages to read them"
+    );
+    desk.press(":");
+    desk.typed("messages");
+    desk.press("enter");
+    let screen = desk.screen();
+    assert!(screen.contains("first fault") && screen.contains("second fault"));
 }

@@ -258,7 +258,7 @@ impl Desk {
             Box::new(Names::new(ViewId::Nodes)),
         ];
         Desk {
-            app: App::new(settings, session, views),
+            app: App::new(settings, session, views, now()),
             size: (80, 24),
         }
     }
