@@ -31,6 +31,11 @@ pub fn count(n: i64) -> String {
     out
 }
 
+/// A number of things that are in memory.
+pub fn count_of(n: usize) -> String {
+    count(i64::try_from(n).unwrap_or(i64::MAX))
+}
+
 /// A whole number that may not be known.
 pub fn count_or_unknown<N: Into<i64>>(n: Option<N>) -> String {
     n.map_or_else(|| UNKNOWN.to_owned(), |n| count(n.into()))

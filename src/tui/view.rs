@@ -230,6 +230,12 @@ pub trait View: Send {
     /// What the thing is, as text for the detail pane; `None` when it is gone or not the view's.
     fn describe(&self, target: &Target, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>>;
 
+    /// The list that Enter leads to from a thing, such as the pods of a workload; it goes on top of
+    /// this view and `esc` leaves it. `None`: Enter leads to what [`View::opens`] says.
+    fn open(&self, _target: &Target) -> Option<Box<dyn View>> {
+        None
+    }
+
     /// Rows shown and rows there are without the filter.
     fn count(&self) -> (usize, usize);
 
