@@ -1,6 +1,7 @@
 //! The views, one file each.
 
 pub mod describe;
+pub mod fleet;
 pub mod gpu_look;
 pub mod jobs;
 pub mod list;
@@ -14,6 +15,7 @@ use super::view::{Target, View};
 /// All views there are, in the order of their digits.
 pub fn all() -> Vec<Box<dyn View>> {
     vec![
+        Box::new(fleet::FleetView::default()),
         Box::new(nodes::NodesView::default()),
         Box::new(jobs::JobsView::default()),
         Box::new(timeline::TimelineView::default()),

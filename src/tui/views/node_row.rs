@@ -88,7 +88,40 @@ pub fn all(cluster: &Cluster) -> Vec<NodeRow> {
     let unknown = cluster
         .unknown_nodes()
         .map(|(name, held)| NodeRow::of_unknown(name, held, nodes_known));
-    known.chain(unknown).collect()
+    let mut rows: Vec<NodeRow> = known.chain(unknown).collect();
+    rows.sort_by(|a, b| {
+        let known_first = a.node.is_none().cmp(&b.node.is_none());
+        known_first.then_with(|| natural_order(&a.name, &b.name))
+    });
+    rows
+}
+
+/// Order of names in which numbers count as numbers: `n2` before `n10`.
+pub fn natural_order(a: &str, b: &str) -> Ordering {
+    let (mut x, mut y) = (a, b);
+    loop {
+        let same = x
+            .bytes()
+            .zip(y.bytes())
+            .take_while(|(a, b)| a == b && !a.is_ascii_digit())
+            .count();
+        x = x.get(same..).unwrap_or_default();
+        y = y.get(same..).unwrap_or_default();
+        let digits = |t: &str| t.bytes().take_while(u8::is_ascii_digit).count();
+        let (dx, dy) = (digits(x), digits(y));
+        if dx == 0 || dy == 0 {
+            // Names alike but for leading zeros still need an order.
+            return x.cmp(y).then_with(|| a.cmp(b));
+        }
+        let (nx, ny) = (x.get(..dx).unwrap_or(x), y.get(..dy).unwrap_or(y));
+        let (nx, ny) = (nx.trim_start_matches('0'), ny.trim_start_matches('0'));
+        let order = nx.len().cmp(&ny.len()).then_with(|| nx.cmp(ny));
+        if order != Ordering::Equal {
+            return order;
+        }
+        x = x.get(dx..).unwrap_or_default();
+        y = y.get(dy..).unwrap_or_default();
+    }
 }
 
 fn small(n: usize) -> u32 {
@@ -408,3 +441,28 @@ pub static FILTER: &[FilterColumn<NodeRow>] = &[
         },
     },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn numbers_in_names_count_as_numbers() {
+        let mut names = ["n10", "n2", "n02", "a", "n2b", "n", "é9", "é10"];
+        names.sort_by(|a, b| natural_order(a, b));
+        assert_eq!(names, ["a", "n", "n02", "n2", "n2b", "n10", "é9", "é10"]);
+    }
+
+    proptest! {
+        #[test]
+        fn the_order_of_names_is_an_order(
+            a in "[a-cé0-2]{0,6}", b in "[a-cé0-2]{0,6}", c in "[a-cé0-2]{0,6}"
+        ) {
+            prop_assert_eq!(natural_order(&a, &b), natural_order(&b, &a).reverse());
+            prop_assert_eq!(natural_order(&a, &b) == Ordering::Equal, a == b);
+            let below = |x: &str, y: &str| natural_order(x, y) == Ordering::Less;
+            prop_assert!(!(below(&a, &b) && below(&b, &c)) || below(&a, &c));
+        }
+    }
+}

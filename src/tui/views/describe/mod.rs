@@ -6,6 +6,8 @@ mod sheet;
 mod small;
 mod workload;
 
+pub(crate) use node::gpu_in_words;
+
 use ratatui::text::Line;
 
 use crate::tui::view::{Ctx, Target};
