@@ -12,7 +12,7 @@ use ratatui::text::Line;
 use super::describe;
 use super::list::{List, Spec, list_view};
 use super::node_row::known_first;
-use super::nodes::{age, number, unknown};
+use super::nodes::{age, unknown};
 use crate::model::{Cluster, GpuResource, Kind, WorkloadKey, WorkloadRow, WorkloadState};
 use crate::tui::filter::{FilterColumn, Unit, Value, contains};
 use crate::tui::format;
@@ -106,14 +106,17 @@ fn pods(row: &JobRow, ctx: &Ctx<'_>) -> Cell {
     Cell::Text(text, ctx.style(Meaning::Text))
 }
 
-fn reason(row: &JobRow, ctx: &Ctx<'_>) -> Cell {
+fn reason(row: &JobRow, ctx: &Ctx<'_>, width: u16) -> Cell {
     let meaning = match row.0.state {
         WorkloadState::Failed => Meaning::Danger,
         WorkloadState::Waiting => Meaning::Text,
         _ => Meaning::Muted,
     };
     match &row.0.reason {
-        Some(reason) => Cell::Spans(Line::styled(reason.to_string(), ctx.style(meaning))),
+        Some(reason) => {
+            let text = format::sentence_within(reason, usize::from(width));
+            Cell::Text(text.into_owned(), ctx.style(meaning))
+        }
         // Only what waits or failed is expected to have one.
         None if matches!(row.0.state, WorkloadState::Waiting | WorkloadState::Failed) => {
             unknown(ctx)
@@ -128,8 +131,8 @@ fn text(text: &str, meaning: Meaning, ctx: &Ctx<'_>) -> Cell {
     Cell::Text(text.to_owned(), ctx.style(meaning))
 }
 
-/// Columns, and in which order they go when it gets narrow: scheduler, kind, priority, namespace,
-/// pods, age.
+/// Columns, and in which order they go when it gets narrow: scheduler, kind, priority, pods,
+/// namespace, age.
 static COLUMNS: &[Column<Job>] = &[
     Column {
         header: "STATE",
@@ -157,12 +160,12 @@ static COLUMNS: &[Column<Job>] = &[
         header: "NS",
         name: "ns",
         width: Width::Flex {
-            min: 8,
+            min: 10,
             max: 24,
             weight: 1,
         },
         align: Align::Left,
-        drop: 3,
+        drop: 2,
         cell: |r, ctx, _| text(&r.0.key.namespace, Meaning::Text, ctx),
         order: Some(|a, b| a.0.key.namespace.cmp(&b.0.key.namespace)),
     },
@@ -189,7 +192,10 @@ static COLUMNS: &[Column<Job>] = &[
         },
         align: Align::Right,
         drop: 0,
-        cell: |r, ctx, _| text(&format::ask(&r.0.asked), Meaning::Text, ctx),
+        cell: |r, ctx, width| {
+            let ask = format::ask_within(&r.0.asked, usize::from(width));
+            text(&ask, Meaning::Text, ctx)
+        },
         order: Some(|a, b| (a.gpus(), a.0.asked.len()).cmp(&(b.gpus(), b.0.asked.len()))),
     },
     Column {
@@ -197,7 +203,7 @@ static COLUMNS: &[Column<Job>] = &[
         name: "pods",
         width: Width::Fixed(7),
         align: Align::Right,
-        drop: 2,
+        drop: 3,
         cell: |r, ctx, _| pods(r, ctx),
         order: Some(|a, b| a.0.pods.cmp(&b.0.pods)),
     },
@@ -211,15 +217,18 @@ static COLUMNS: &[Column<Job>] = &[
         },
         align: Align::Right,
         drop: 4,
-        cell: |r, ctx, _| number(Some(r.0.priority), ctx),
+        cell: |r, ctx, width| {
+            let n = format::count_within(r.0.priority.into(), usize::from(width));
+            text(&n, Meaning::Text, ctx)
+        },
         order: Some(|a, b| a.0.priority.cmp(&b.0.priority)),
     },
     Column {
         header: "SCHEDULER",
         name: "scheduler",
         width: Width::Flex {
-            min: 9,
-            max: 18,
+            min: 17,
+            max: 24,
             weight: 1,
         },
         align: Align::Left,
@@ -247,13 +256,13 @@ static COLUMNS: &[Column<Job>] = &[
         header: "REASON",
         name: "reason",
         width: Width::Flex {
-            min: 16,
+            min: 24,
             max: 200,
             weight: 8,
         },
         align: Align::Left,
         drop: 0,
-        cell: |r, ctx, _| reason(r, ctx),
+        cell: |r, ctx, width| reason(r, ctx, width),
         order: Some(|a, b| known_first(a.0.reason.as_ref(), b.0.reason.as_ref(), Ord::cmp)),
     },
 ];

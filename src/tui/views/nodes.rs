@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
+use unicode_width::UnicodeWidthStr;
 
 use super::list::{List, Spec, list_view};
 use super::node_row::{self, NodeRow, known_first};
@@ -61,6 +62,21 @@ fn used(row: &NodeRow, ctx: &Ctx<'_>) -> Cell {
     )
 }
 
+/// State in at most `columns` columns: in full, else the worst of it and how much more there is.
+fn state_within(state: &str, columns: usize) -> String {
+    if state.width() <= columns {
+        return state.to_owned();
+    }
+    let more = state.split(", ").count() - 1;
+    let first = state.split(", ").next().unwrap_or(state);
+    if more == 0 {
+        return format::sentence_within(first, columns).into_owned();
+    }
+    let more = format!(" +{more}");
+    let room = columns.saturating_sub(more.len());
+    format!("{}{more}", format::sentence_within(first, room))
+}
+
 type Node = Arc<NodeRow>;
 
 /// Columns, and in which order they go when it gets narrow: pods, age, memory, CPU, tier, model.
@@ -69,7 +85,7 @@ static COLUMNS: &[Column<Node>] = &[
         header: "NODE",
         name: "name",
         width: Width::Flex {
-            min: 12,
+            min: 14,
             max: 40,
             weight: 3,
         },
@@ -163,13 +179,16 @@ static COLUMNS: &[Column<Node>] = &[
         header: "STATE",
         name: "state",
         width: Width::Flex {
-            min: 8,
+            min: 12,
             max: 40,
             weight: 3,
         },
         align: Align::Left,
         drop: 0,
-        cell: |r, ctx, _| Cell::Text(r.state.clone(), ctx.style(r.severity.meaning())),
+        cell: |r, ctx, width| {
+            let shown = state_within(&r.state, usize::from(width));
+            Cell::Text(shown, ctx.style(r.severity.meaning()))
+        },
         // The worst first.
         order: Some(|a, b| {
             b.severity

@@ -196,7 +196,10 @@ static COLUMNS: &[Column<Row_>] = &[
         },
         align: Align::Right,
         drop: 1,
-        cell: |r, ctx, _| text(&format::ask(&r.asked()), Meaning::Text, ctx),
+        cell: |r, ctx, width| {
+            let ask = format::ask_within(&r.asked(), usize::from(width));
+            text(&ask, Meaning::Text, ctx)
+        },
         order: Some(|a, b| {
             let gpus = |r: &PodRow| r.pod.requests.extended("nvidia.com/gpu");
             gpus(a).cmp(&gpus(b))
@@ -230,10 +233,10 @@ static COLUMNS: &[Column<Row_>] = &[
         },
         align: Align::Left,
         drop: 0,
-        cell: |r, ctx, _| {
-            let style = ctx.style(Meaning::Muted);
+        cell: |r, ctx, width| {
             let reason = r.reason.as_deref().unwrap_or_default();
-            Cell::Spans(Line::styled(reason.to_owned(), style))
+            let shown = format::sentence_within(reason, usize::from(width));
+            text(&shown, Meaning::Muted, ctx)
         },
         order: Some(|a, b| known_first(a.reason.as_ref(), b.reason.as_ref(), Ord::cmp)),
     },

@@ -26,8 +26,8 @@ const LIMIT: usize = 10_000;
 pub enum Happening {
     /// A Kubernetes Event.
     Event(Arc<Event>),
-    /// A decision of our scheduler.
-    Decision(Arc<Decision>),
+    /// A decision of our scheduler, and how many more pods it was made about in the same breath.
+    Decision(Arc<Decision>, usize),
 }
 
 impl Row for Happening {
@@ -36,7 +36,7 @@ impl Row for Happening {
     fn key(&self) -> Target {
         match self {
             Happening::Event(event) => Target::Event(event.meta.uid.clone()),
-            Happening::Decision(decision) => Target::Decision(decision.at, decision.pod.clone()),
+            Happening::Decision(decision, _) => Target::Decision(decision.at, decision.pod.clone()),
         }
     }
 }
@@ -46,7 +46,7 @@ impl Happening {
     pub fn at(&self) -> Option<Timestamp> {
         match self {
             Happening::Event(event) => event.last_seen.or(event.meta.created),
-            Happening::Decision(decision) => Some(decision.at),
+            Happening::Decision(decision, _) => Some(decision.at),
         }
     }
 
@@ -54,7 +54,7 @@ impl Happening {
     pub fn namespace(&self) -> &str {
         match self {
             Happening::Event(event) => &event.subject_namespace,
-            Happening::Decision(decision) => &decision.namespace,
+            Happening::Decision(decision, _) => &decision.namespace,
         }
     }
 
@@ -62,7 +62,7 @@ impl Happening {
     pub fn kind(&self) -> &str {
         match self {
             Happening::Event(event) => &event.subject_kind,
-            Happening::Decision(_) => "Pod",
+            Happening::Decision(..) => "Pod",
         }
     }
 
@@ -70,16 +70,20 @@ impl Happening {
     pub fn name(&self) -> &str {
         match self {
             Happening::Event(event) => &event.subject_name,
-            Happening::Decision(decision) => &decision.name,
+            Happening::Decision(decision, _) => &decision.name,
         }
     }
 
     /// What it is about, as one text.
     pub fn subject(&self) -> String {
         let kind = self.kind().to_ascii_lowercase();
+        let more = match self {
+            Happening::Decision(_, more) if *more > 0 => format!(" +{}", format::count_of(*more)),
+            _ => String::new(),
+        };
         match self.namespace() {
             "" => format!("{kind} {}", self.name()),
-            namespace => format!("{kind} {namespace}/{}", self.name()),
+            namespace => format!("{kind} {namespace}/{}{more}", self.name()),
         }
     }
 
@@ -87,7 +91,7 @@ impl Happening {
     pub fn reporter(&self) -> &str {
         match self {
             Happening::Event(event) => &event.reporter,
-            Happening::Decision(_) => "gpudeck",
+            Happening::Decision(..) => "gpudeck",
         }
     }
 
@@ -95,7 +99,7 @@ impl Happening {
     pub fn reason(&self) -> &str {
         match self {
             Happening::Event(event) => &event.reason,
-            Happening::Decision(decision) => match decision.kind {
+            Happening::Decision(decision, _) => match decision.kind {
                 DecisionKind::Placed { .. } => "placed",
                 DecisionKind::Waiting(_) => "waits",
             },
@@ -117,7 +121,7 @@ impl Happening {
                     format!("{}{times}: {}", event.reason, event.message)
                 }
             }
-            Happening::Decision(decision) => match &decision.kind {
+            Happening::Decision(decision, _) => match &decision.kind {
                 DecisionKind::Placed { node, why } => format!("placed on {node}: {why}"),
                 DecisionKind::Waiting(reason) => format!("waits: {reason}"),
             },
@@ -131,7 +135,7 @@ impl Happening {
                 (Glyph::GpuSick, Meaning::Warn)
             }
             Happening::Event(_) => (Glyph::Dot, Meaning::Muted),
-            Happening::Decision(decision) => match decision.kind {
+            Happening::Decision(decision, _) => match decision.kind {
                 DecisionKind::Placed { .. } => (Glyph::Arrow, Meaning::Ok),
                 DecisionKind::Waiting(_) => (Glyph::NotLive, Meaning::Waiting),
             },
@@ -143,7 +147,7 @@ impl Happening {
         match self {
             Happening::Event(event) if event.severity == Severity::Warning => "warning",
             Happening::Event(_) => "normal",
-            Happening::Decision(decision) => match decision.kind {
+            Happening::Decision(decision, _) => match decision.kind {
                 DecisionKind::Placed { .. } => "placed",
                 DecisionKind::Waiting(_) => "waits",
             },
@@ -168,7 +172,7 @@ impl Happening {
 /// are in every scope.
 pub fn all(cluster: &Cluster, in_scope: impl Fn(&str) -> bool) -> Vec<Happening> {
     let events = cluster.events().cloned().map(Happening::Event);
-    let decisions = cluster.decision_log().cloned().map(Happening::Decision);
+    let decisions = decisions(cluster);
     let mut all: Vec<Happening> = events
         .chain(decisions)
         .filter(|h| h.namespace().is_empty() || in_scope(h.namespace()))
@@ -177,6 +181,25 @@ pub fn all(cluster: &Cluster, in_scope: impl Fn(&str) -> bool) -> Vec<Happening>
     all.sort_by_cached_key(|h| (h.at(), h.key()));
     let excess = all.len().saturating_sub(LIMIT);
     all.drain(..excess);
+    all
+}
+
+/// Decisions in their order. Those of one moment that leave pods of a namespace waiting for the same
+/// reason (a gang's) are one.
+fn decisions(cluster: &Cluster) -> Vec<Happening> {
+    let mut all: Vec<Happening> = Vec::new();
+    for decision in cluster.decision_log() {
+        if let Some(Happening::Decision(last, more)) = all.last_mut()
+            && last.at == decision.at
+            && last.namespace == decision.namespace
+            && matches!(last.kind, DecisionKind::Waiting(_))
+            && last.kind == decision.kind
+        {
+            *more += 1;
+        } else {
+            all.push(Happening::Decision(decision.clone(), 0));
+        }
+    }
     all
 }
 
@@ -241,17 +264,14 @@ static COLUMNS: &[Column<Entry>] = &[
         },
         align: Align::Left,
         drop: 0,
-        cell: |r, ctx, _| {
+        cell: |r, ctx, width| {
             let meaning = match r.sign().1 {
-                Meaning::Warn => Meaning::Text,
-                other => other,
+                Meaning::Muted => Meaning::Muted,
+                _ => Meaning::Text,
             };
-            let meaning = if meaning == Meaning::Ok || meaning == Meaning::Waiting {
-                Meaning::Text
-            } else {
-                meaning
-            };
-            Cell::Spans(Line::styled(r.sentence(), ctx.style(meaning)))
+            let sentence = r.sentence();
+            let shown = format::sentence_within(&sentence, usize::from(width));
+            Cell::Text(shown.into_owned(), ctx.style(meaning))
         },
         order: None,
     },

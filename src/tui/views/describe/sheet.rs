@@ -142,7 +142,9 @@ impl<'a> Sheet<'a> {
     pub(super) fn happenings(&mut self, about: impl Fn(&Happening) -> bool) {
         let cluster = self.ctx.cluster;
         let events = cluster.events().cloned().map(Happening::Event);
-        let decisions = cluster.decision_log().cloned().map(Happening::Decision);
+        let decisions = cluster
+            .decision_log()
+            .map(|d| Happening::Decision(d.clone(), 0));
         let mut found: Vec<Happening> = events.chain(decisions).filter(|h| about(h)).collect();
         found.sort_by_cached_key(|h| (h.at(), h.sentence()));
         self.section("Events");

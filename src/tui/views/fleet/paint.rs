@@ -196,7 +196,12 @@ fn draw_below(view: &FleetView, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
     let x = area.x.saturating_add(1).min(area.right());
     if lines > 1 {
         let y = area.bottom() - 2;
-        let legend = legend(view, ctx);
+        let wide = legend(view, ctx, "  ");
+        let legend = if wide.width() > usize::from(width) {
+            legend(view, ctx, " ")
+        } else {
+            wide
+        };
         let notes = notes(view);
         let free = usize::from(width).saturating_sub(legend.width());
         if notes.width() + 2 <= free {
@@ -206,11 +211,11 @@ fn draw_below(view: &FleetView, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
         }
         buf.set_line(x, y, &legend, width);
     }
-    let line = description(view, ctx);
+    let line = description(view, ctx, usize::from(width));
     buf.set_line(x, area.bottom() - 1, &line, width);
 }
 
-fn legend(view: &FleetView, ctx: &Ctx<'_>) -> Line<'static> {
+fn legend(view: &FleetView, ctx: &Ctx<'_>, gap: &'static str) -> Line<'static> {
     let gpus: &[(Glyph, Meaning, &str)] = &[
         (Glyph::GpuUsed, Meaning::Used, "whole"),
         (Glyph::GpuMig, Meaning::Mig, "sliced"),
@@ -237,7 +242,7 @@ fn legend(view: &FleetView, ctx: &Ctx<'_>) -> Line<'static> {
     let mut spans = Vec::new();
     for (glyph, meaning, name) in signs {
         if !spans.is_empty() {
-            spans.push(Span::raw("  "));
+            spans.push(Span::raw(gap));
         }
         spans.push(Span::styled(ctx.glyph(*glyph), ctx.style(*meaning)));
         spans.push(Span::styled(format!(" {name}"), ctx.style(Meaning::Muted)));
@@ -265,7 +270,7 @@ fn notes(view: &FleetView) -> String {
     notes.join(", ")
 }
 
-fn description(view: &FleetView, ctx: &Ctx<'_>) -> Line<'static> {
+fn description(view: &FleetView, ctx: &Ctx<'_>, width: usize) -> Line<'static> {
     let Some(item) = view.item() else {
         return Line::default();
     };
@@ -283,6 +288,8 @@ fn description(view: &FleetView, ctx: &Ctx<'_>) -> Line<'static> {
             None => return Line::default(),
         },
     };
+    let room = width.saturating_sub(subject.width() + 2);
+    let facts = format::sentence_within(&facts, room);
     Line::from(vec![
         Span::styled(subject, ctx.style(Meaning::Text)),
         Span::styled(format!("  {facts}"), ctx.style(Meaning::Muted)),
@@ -308,7 +315,7 @@ fn group_facts(group: &Group) -> String {
 
 fn node_facts(row: &NodeRow) -> String {
     let used = format!(
-        "{} of {} GPUs used",
+        "{}/{} used",
         format::amount_or_unknown(row.used_gpus),
         format::count_or_unknown(row.gpus())
     );
