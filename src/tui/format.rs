@@ -236,7 +236,12 @@ pub fn ask_within(devices: &[(GpuResource, i64)], columns: usize) -> String {
         0 => String::new(),
         n => format!(" +{n}"),
     };
-    format!("{}{more}", device(first, 6))
+    let shown = |digits| format!("{}{more}", device(first, digits));
+    (3..7)
+        .rev()
+        .map(shown)
+        .find(|text| text.width() <= columns)
+        .unwrap_or_else(|| shown(3))
 }
 
 fn device((resource, n): &(GpuResource, i64), digits: usize) -> String {
@@ -376,6 +381,7 @@ mod tests {
         ];
         assert_eq!(ask_within(&asks, 9), "12M gpu +1");
         assert_eq!(ask_within(&asks[..1], 9), "12M gpu");
+        assert_eq!(ask_within(&[(GpuResource::Whole, 12_000)], 9), "12k gpu");
         assert_eq!(sentence_within("日本語", 5), "日本…");
         assert_eq!(sentence_within("abc", 3), "abc");
         assert_eq!(sentence_within("abc", 0), "");

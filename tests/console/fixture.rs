@@ -10,18 +10,18 @@ use gpudeck::model::{
 use jiff::{SignedDuration, Timestamp};
 
 /// The time at which all pictures are taken.
-pub fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     "2026-11-30T14:20:00Z".parse().unwrap()
 }
 
 /// A time before [`now`].
-pub fn ago(secs: i64) -> Timestamp {
+pub(crate) fn ago(secs: i64) -> Timestamp {
     now() - SignedDuration::from_secs(secs)
 }
 
-pub const MINUTE: i64 = 60;
-pub const HOUR: i64 = 3600;
-pub const DAY: i64 = 86_400;
+pub(crate) const MINUTE: i64 = 60;
+pub(crate) const HOUR: i64 = 3600;
+pub(crate) const DAY: i64 = 86_400;
 
 fn pairs(list: &[(&str, &str)]) -> Box<[(Str, Str)]> {
     let mut list: Vec<(Str, Str)> = list
@@ -46,15 +46,15 @@ fn amounts(cpu: i64, mem_gib: i64, devices: &[(&str, i64)]) -> Resources {
 }
 
 /// A node being made.
-pub struct NodeSpec<'a> {
-    pub name: &'a str,
-    pub labels: &'a [(&'a str, &'a str)],
-    pub devices: &'a [(&'a str, i64)],
-    pub sick: i64,
-    pub cordoned: bool,
-    pub ready: Option<bool>,
-    pub fault: Option<&'a str>,
-    pub age: i64,
+pub(crate) struct NodeSpec<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) labels: &'a [(&'a str, &'a str)],
+    pub(crate) devices: &'a [(&'a str, i64)],
+    pub(crate) sick: i64,
+    pub(crate) cordoned: bool,
+    pub(crate) ready: Option<bool>,
+    pub(crate) fault: Option<&'a str>,
+    pub(crate) age: i64,
 }
 
 impl Default for NodeSpec<'_> {
@@ -72,7 +72,7 @@ impl Default for NodeSpec<'_> {
     }
 }
 
-pub fn node(spec: &NodeSpec<'_>) -> Delta {
+pub(crate) fn node(spec: &NodeSpec<'_>) -> Delta {
     let meta = Meta {
         uid: Uid(format!("uid-{}", spec.name).into()),
         name: spec.name.into(),
@@ -145,20 +145,20 @@ pub fn node(spec: &NodeSpec<'_>) -> Delta {
 }
 
 /// A pod being made.
-pub struct PodSpec<'a> {
-    pub ns: &'a str,
-    pub name: &'a str,
-    pub node: Option<&'a str>,
-    pub phase: Phase,
-    pub devices: &'a [(&'a str, i64)],
-    pub cpu: i64,
-    pub owner: Option<(&'a str, &'a str)>,
-    pub gang: Option<(&'a str, u32)>,
-    pub priority: i32,
-    pub scheduler: &'a str,
-    pub restarts: u32,
-    pub reason: Option<&'a str>,
-    pub age: i64,
+pub(crate) struct PodSpec<'a> {
+    pub(crate) ns: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) node: Option<&'a str>,
+    pub(crate) phase: Phase,
+    pub(crate) devices: &'a [(&'a str, i64)],
+    pub(crate) cpu: i64,
+    pub(crate) owner: Option<(&'a str, &'a str)>,
+    pub(crate) gang: Option<(&'a str, u32)>,
+    pub(crate) priority: i32,
+    pub(crate) scheduler: &'a str,
+    pub(crate) restarts: u32,
+    pub(crate) reason: Option<&'a str>,
+    pub(crate) age: i64,
 }
 
 impl Default for PodSpec<'_> {
@@ -181,11 +181,11 @@ impl Default for PodSpec<'_> {
     }
 }
 
-pub fn pod_uid(ns: &str, name: &str) -> Uid {
+pub(crate) fn pod_uid(ns: &str, name: &str) -> Uid {
     Uid(format!("uid-{ns}-{name}").into())
 }
 
-pub fn pod(spec: &PodSpec<'_>) -> Delta {
+pub(crate) fn pod(spec: &PodSpec<'_>) -> Delta {
     // What decoding does with text from outside.
     let name: Str = clean(spec.name, 253).into();
     let owners: Vec<Owner> = spec
@@ -232,7 +232,7 @@ pub fn pod(spec: &PodSpec<'_>) -> Delta {
     })))
 }
 
-pub fn source(kind: Kind, state: SourceState) -> Delta {
+pub(crate) fn source(kind: Kind, state: SourceState) -> Delta {
     Delta::Source(SourceReport {
         kind,
         namespace: None,
@@ -241,7 +241,7 @@ pub fn source(kind: Kind, state: SourceState) -> Delta {
     })
 }
 
-pub fn event(
+pub(crate) fn event(
     about: (&str, &str, &str),
     severity: Severity,
     what: (&str, &str),
@@ -274,7 +274,7 @@ pub fn event(
     })))
 }
 
-pub fn decision(ns: &str, name: &str, kind: DecisionKind, age: i64) -> Delta {
+pub(crate) fn decision(ns: &str, name: &str, kind: DecisionKind, age: i64) -> Delta {
     Delta::Decision(Arc::new(Decision {
         pod: pod_uid(ns, name),
         namespace: ns.into(),
@@ -693,7 +693,7 @@ fn live() -> Vec<Delta> {
 }
 
 /// The cluster of the pictures.
-pub fn cluster() -> Cluster {
+pub(crate) fn cluster() -> Cluster {
     let mut cluster = Cluster::new();
     let namespaces = [
         "train",
@@ -721,7 +721,7 @@ pub fn cluster() -> Cluster {
 }
 
 /// What a user sees who may list pods of a namespace and nothing else.
-pub fn namespace_only() -> Cluster {
+pub(crate) fn namespace_only() -> Cluster {
     let mut cluster = Cluster::new();
     for delta in running().into_iter().chain(others()) {
         if let Delta::Pod(Change::Set(pod)) = &delta
@@ -743,7 +743,7 @@ pub fn namespace_only() -> Cluster {
 }
 
 /// `nodes` H100 nodes with eight GPUs in leaves of sixteen, most of them full.
-pub fn large(nodes: usize) -> Cluster {
+pub(crate) fn large(nodes: usize) -> Cluster {
     let mut cluster = Cluster::new();
     for i in 0..nodes {
         let name = format!("n{i:04}");

@@ -10,3 +10,4 @@
 mod fixture;
 mod screen;
 mod snapshots;
+mod walks;

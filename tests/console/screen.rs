@@ -15,19 +15,19 @@ use crate::fixture;
 
 /// How a terminal shows things.
 #[derive(Clone, Copy)]
-pub struct Look {
-    pub name: &'static str,
-    pub depth: Depth,
-    pub ascii: bool,
+pub(crate) struct Look {
+    pub(crate) name: &'static str,
+    pub(crate) depth: Depth,
+    pub(crate) ascii: bool,
 }
 
-pub const TRUE: Look = Look {
+pub(crate) const TRUE: Look = Look {
     name: "true",
     depth: Depth::True,
     ascii: false,
 };
 
-pub const LOOKS: [Look; 4] = [
+pub(crate) const LOOKS: [Look; 4] = [
     TRUE,
     Look {
         name: "16",
@@ -46,7 +46,7 @@ pub const LOOKS: [Look; 4] = [
     },
 ];
 
-pub fn view(id: ViewId) -> Box<dyn View> {
+pub(crate) fn view(id: ViewId) -> Box<dyn View> {
     gpudeck::tui::views::all()
         .into_iter()
         .find(|v| v.id() == id)
@@ -54,16 +54,16 @@ pub fn view(id: ViewId) -> Box<dyn View> {
 }
 
 /// Everything that a view is drawn from.
-pub struct Stage {
-    pub cluster: Cluster,
-    pub figures: Figures,
-    pub theme: Theme,
-    pub glyphs: Glyphs,
-    pub namespace: Option<Str>,
+pub(crate) struct Stage {
+    pub(crate) cluster: Cluster,
+    pub(crate) figures: Figures,
+    pub(crate) theme: Theme,
+    pub(crate) glyphs: Glyphs,
+    pub(crate) namespace: Option<Str>,
 }
 
 impl Stage {
-    pub fn new(cluster: Cluster, look: Look) -> Self {
+    pub(crate) fn new(cluster: Cluster, look: Look) -> Self {
         Stage {
             figures: Figures::of(&cluster),
             cluster,
@@ -73,7 +73,7 @@ impl Stage {
         }
     }
 
-    pub fn ctx(&self) -> Ctx<'_> {
+    pub(crate) fn ctx(&self) -> Ctx<'_> {
         Ctx {
             cluster: &self.cluster,
             generation: 0,
@@ -85,7 +85,7 @@ impl Stage {
         }
     }
 
-    pub fn draw(&self, view: &mut dyn View, width: u16, height: u16) -> Buffer {
+    pub(crate) fn draw(&self, view: &mut dyn View, width: u16, height: u16) -> Buffer {
         let area = Rect::new(0, 0, width, height);
         let mut buf = Buffer::empty(area);
         view.refresh(area, &self.ctx());
@@ -96,7 +96,7 @@ impl Stage {
 }
 
 /// The text of a buffer, without blanks at the ends of lines.
-pub fn text(buf: &Buffer) -> String {
+pub(crate) fn text(buf: &Buffer) -> String {
     lines(buf, |out, cell, skip| {
         if !skip {
             out.push_str(cell.symbol());
@@ -126,7 +126,7 @@ fn lines(buf: &Buffer, mut put: impl FnMut(&mut String, &ratatui::buffer::Cell, 
 }
 
 /// A letter for each style that occurs, and the letters in place of the text.
-pub fn styles(buf: &Buffer) -> String {
+pub(crate) fn styles(buf: &Buffer) -> String {
     let mut letters: BTreeMap<String, char> = BTreeMap::new();
     let mut next = b'a';
     let map = lines(buf, |out, cell, _| {

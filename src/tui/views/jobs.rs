@@ -383,7 +383,7 @@ pub(super) fn since(created: Option<Timestamp>, now: Timestamp) -> Value<'static
 }
 
 /// What the list of workloads is made of.
-pub(super) static SPEC: Spec<JobRow> = Spec {
+pub(crate) static SPEC: Spec<JobRow> = Spec {
     columns: COLUMNS,
     sortable: &[
         "state",

@@ -1,6 +1,7 @@
 //! The views, one file each.
 
 pub mod describe;
+pub mod drill;
 pub mod fleet;
 pub mod gpu_look;
 pub mod jobs;
@@ -17,7 +18,7 @@ pub fn all() -> Vec<Box<dyn View>> {
     vec![
         Box::new(fleet::FleetView::default()),
         Box::new(nodes::NodesView::default()),
-        Box::new(jobs::JobsView::default()),
+        Box::new(drill::Drill::new(Box::new(jobs::JobsView::default()))),
         Box::new(timeline::TimelineView::default()),
     ]
 }

@@ -199,7 +199,7 @@ static COLUMNS: &[Column<Node>] = &[
 ];
 
 /// What the list of nodes is made of.
-pub(super) static SPEC: Spec<NodeRow> = Spec {
+pub(crate) static SPEC: Spec<NodeRow> = Spec {
     columns: COLUMNS,
     sortable: &[
         "name", "model", "tier", "gpus", "used", "cpu", "mem", "pods", "age", "state",

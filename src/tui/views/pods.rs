@@ -227,9 +227,9 @@ static COLUMNS: &[Column<Row_>] = &[
         header: "REASON",
         name: "reason",
         width: Width::Flex {
-            min: 12,
+            min: 18,
             max: 200,
-            weight: 6,
+            weight: 8,
         },
         align: Align::Left,
         drop: 0,

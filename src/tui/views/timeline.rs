@@ -172,24 +172,28 @@ impl Happening {
 /// are in every scope.
 pub fn all(cluster: &Cluster, in_scope: impl Fn(&str) -> bool) -> Vec<Happening> {
     let events = cluster.events().cloned().map(Happening::Event);
-    let decisions = decisions(cluster);
+    let decisions = cluster
+        .decision_log()
+        .map(|d| Happening::Decision(d.clone(), 0));
     let mut all: Vec<Happening> = events
         .chain(decisions)
         .filter(|h| h.namespace().is_empty() || in_scope(h.namespace()))
         .collect();
     // Those without a time are the oldest; the key makes the order the same each time.
     all.sort_by_cached_key(|h| (h.at(), h.key()));
+    let mut all = merge(all);
     let excess = all.len().saturating_sub(LIMIT);
     all.drain(..excess);
     all
 }
 
-/// Decisions in their order. Those of one moment that leave pods of a namespace waiting for the same
-/// reason (a gang's) are one.
-fn decisions(cluster: &Cluster) -> Vec<Happening> {
-    let mut all: Vec<Happening> = Vec::new();
-    for decision in cluster.decision_log() {
-        if let Some(Happening::Decision(last, more)) = all.last_mut()
+/// Makes neighbours that are decisions of one moment and leave pods of a namespace waiting for the
+/// same reason (a gang's) one.
+pub(crate) fn merge(all: Vec<Happening>) -> Vec<Happening> {
+    let mut merged: Vec<Happening> = Vec::with_capacity(all.len());
+    for next in all {
+        if let (Some(Happening::Decision(last, more)), Happening::Decision(decision, _)) =
+            (merged.last_mut(), &next)
             && last.at == decision.at
             && last.namespace == decision.namespace
             && matches!(last.kind, DecisionKind::Waiting(_))
@@ -197,10 +201,10 @@ fn decisions(cluster: &Cluster) -> Vec<Happening> {
         {
             *more += 1;
         } else {
-            all.push(Happening::Decision(decision.clone(), 0));
+            merged.push(next);
         }
     }
-    all
+    merged
 }
 
 type Entry = Arc<Happening>;
@@ -331,7 +335,7 @@ static FILTER: &[FilterColumn<Happening>] = &[
 ];
 
 /// What the list of happenings is made of.
-pub(super) static SPEC: Spec<Happening> = Spec {
+pub(crate) static SPEC: Spec<Happening> = Spec {
     columns: COLUMNS,
     sortable: &["time", "class", "subject", "from"],
     filter: FILTER,

@@ -306,7 +306,7 @@ fn pods(sheet: &mut Sheet<'_>, name: &Str, ctx: &Ctx<'_>) {
         sheet.text("none", Meaning::Muted);
     }
     for row in rows.iter().take(LIST_LIMIT) {
-        sheet.line(super::pod::one_line(row, ctx));
+        sheet.line(super::pod::one_line(row, None, ctx));
     }
     if let Some(more) = rows.len().checked_sub(LIST_LIMIT).filter(|n| *n > 0) {
         sheet.text(

@@ -177,8 +177,8 @@ fn decision(sheet: &mut Sheet<'_>, uid: &Uid, ctx: &Ctx<'_>) {
     }
 }
 
-/// A pod as a line of another thing's description.
-pub(super) fn one_line(row: &PodRow, ctx: &Ctx<'_>) -> Vec<Span<'static>> {
+/// A pod as a line of another thing's description. `told`: a reason that stands there already.
+pub(super) fn one_line(row: &PodRow, told: Option<&str>, ctx: &Ctx<'_>) -> Vec<Span<'static>> {
     let asked: Vec<(GpuResource, i64)> = row.pod.gpu_requests().collect();
     let name = format!("{}/{}", row.pod.meta.namespace, row.pod.meta.name);
     let place = row.pod.node.as_deref().unwrap_or(format::UNKNOWN);
@@ -191,7 +191,7 @@ pub(super) fn one_line(row: &PodRow, ctx: &Ctx<'_>) -> Vec<Span<'static>> {
         Span::styled(format!("{name}  "), ctx.style(Meaning::Text)),
         Span::styled(place.to_owned(), ctx.style(Meaning::Muted)),
     ];
-    if let Some(reason) = &row.reason {
+    if let Some(reason) = row.reason.as_deref().filter(|r| told != Some(*r)) {
         spans.push(Span::styled(
             format!("  {reason}"),
             ctx.style(Meaning::Text),

@@ -7,7 +7,7 @@ use crate::model::{Meta, Str};
 use crate::tui::format;
 use crate::tui::theme::Meaning;
 use crate::tui::view::Ctx;
-use crate::tui::views::timeline::Happening;
+use crate::tui::views::timeline::{Happening, merge};
 
 /// Columns of a label.
 const LABEL: usize = 14;
@@ -147,6 +147,7 @@ impl<'a> Sheet<'a> {
             .map(|d| Happening::Decision(d.clone(), 0));
         let mut found: Vec<Happening> = events.chain(decisions).filter(|h| about(h)).collect();
         found.sort_by_cached_key(|h| (h.at(), h.sentence()));
+        let found = merge(found);
         self.section("Events");
         if found.is_empty() {
             let state = crate::tui::state::DataState::of(cluster, crate::model::Kind::Event);
@@ -170,11 +171,17 @@ impl<'a> Sheet<'a> {
         for happening in found.iter().skip(skipped) {
             let (glyph, meaning) = happening.sign();
             let time = format::moment(happening.at(), self.ctx.now);
+            let pods = match happening {
+                Happening::Decision(_, more) if *more > 0 => {
+                    format!(" ({} pods)", format::count_of(more + 1))
+                }
+                _ => String::new(),
+            };
             self.line(vec![
                 Span::styled(format!("{time:>12} "), self.ctx.style(Meaning::Muted)),
                 Span::styled(self.ctx.glyph(glyph), self.ctx.style(meaning)),
                 Span::styled(
-                    format!(" {}", happening.sentence()),
+                    format!(" {}{pods}", happening.sentence()),
                     self.ctx.style(Meaning::Text),
                 ),
             ]);

@@ -47,12 +47,12 @@ pub(super) fn decision(at: Timestamp, pod: &Uid, ctx: &Ctx<'_>) -> Option<Vec<Li
     let name = format!("about pod {}/{}", found.namespace, found.name);
     let mut sheet = Sheet::new("Decision", &name, ctx);
     sheet.field("when", format::timestamp(found.at));
-    write(&mut sheet, found);
     if let Some(key) = ctx.cluster.workload_of(pod) {
         sheet.field("workload", format!("{} {key}", key.kind));
     } else {
         sheet.styled("pod", "does not exist any more", Meaning::Muted);
     }
+    write(&mut sheet, found);
     Some(sheet.finish())
 }
 

@@ -57,8 +57,8 @@ pub(super) fn describe(key: &WorkloadKey, ctx: &Ctx<'_>) -> Option<Vec<Line<'sta
     if pods.is_empty() {
         sheet.text("none", Meaning::Muted);
     }
-    for row in pods.iter().take(LIST_LIMIT) {
-        sheet.line(super::pod::one_line(row, ctx));
+    for pod in pods.iter().take(LIST_LIMIT) {
+        sheet.line(super::pod::one_line(pod, row.reason.as_deref(), ctx));
     }
     if let Some(more) = pods.len().checked_sub(LIST_LIMIT).filter(|n| *n > 0) {
         sheet.text(

@@ -90,7 +90,7 @@ pub(super) struct Layout {
 }
 
 /// Cells that a node takes at the nearest zoom.
-fn cells_of(row: &NodeRow) -> usize {
+pub(super) fn cells_of(row: &NodeRow) -> usize {
     let known = if row.node.is_none() {
         // What is held, and one for what is not known.
         row.used_gpus.map_or(0, |n| n.max(0.0) as usize) + 1

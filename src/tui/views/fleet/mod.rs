@@ -15,6 +15,7 @@ use ratatui::text::Line;
 
 pub use group::{Group, GroupBy, groups};
 pub use layout::Zoom;
+pub(crate) use paint::{LEGEND, looks};
 
 use self::layout::{Item, Layout};
 use super::describe;

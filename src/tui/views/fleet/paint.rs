@@ -8,7 +8,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::group::Group;
 use super::layout::{Item, MapLine, Zoom};
-use super::{FleetView, Lens};
+use super::{FleetView, Lens, layout};
 use crate::model::truncate_middle;
 use crate::tui::format;
 use crate::tui::glyphs::Glyph;
@@ -17,6 +17,18 @@ use crate::tui::view::Ctx;
 use crate::tui::views::describe::gpu_in_words;
 use crate::tui::views::gpu_look::{self, Look};
 use crate::tui::views::node_row::NodeRow;
+
+/// The signs of GPUs, what they mean and their names.
+pub(crate) const LEGEND: [(Glyph, Meaning, &str); 8] = [
+    (Glyph::GpuUsed, Meaning::Used, "whole"),
+    (Glyph::GpuMig, Meaning::Mig, "sliced"),
+    (Glyph::GpuMigAlt, Meaning::Free, "sliced, free"),
+    (Glyph::GpuShared, Meaning::Shared, "shared"),
+    (Glyph::GpuFree, Meaning::Free, "free"),
+    (Glyph::GpuSick, Meaning::Sick, "sick"),
+    (Glyph::GpuCordoned, Meaning::Cordoned, "cordoned"),
+    (Glyph::GpuUnknown, Meaning::Unknown, "unknown"),
+];
 
 /// Lines below the map: legend and description, as far as there is room.
 fn lines_below(height: u16) -> u16 {
@@ -38,7 +50,7 @@ pub(super) fn map_area(area: Rect) -> Rect {
 }
 
 /// How a lens shows a GPU of a node.
-pub(crate) fn gpu(lens: Lens, row: &NodeRow, index: u32) -> Look {
+fn gpu(lens: Lens, row: &NodeRow, index: u32) -> Look {
     match lens {
         Lens::Allocation => match row.cells.get(index as usize) {
             Some(cell) => gpu_look::one(cell, row),
@@ -49,6 +61,12 @@ pub(crate) fn gpu(lens: Lens, row: &NodeRow, index: u32) -> Look {
             None => (Glyph::GpuUnknown, Meaning::Unknown),
         },
     }
+}
+
+/// A node's GPUs as the lens of allocation shows them.
+pub(crate) fn looks(row: &NodeRow) -> impl Iterator<Item = Look> {
+    let cells = u32::try_from(layout::cells_of(row)).unwrap_or(1);
+    (0..cells).map(|index| gpu(Lens::Allocation, row, index))
 }
 
 fn node(lens: Lens, row: &NodeRow) -> Look {
@@ -202,30 +220,30 @@ fn draw_below(view: &FleetView, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
         } else {
             wide
         };
-        let notes = notes(view);
-        let free = usize::from(width).saturating_sub(legend.width());
-        if notes.width() + 2 <= free {
-            let at = area.right().saturating_sub(1);
-            let at = at.saturating_sub(u16::try_from(notes.width()).unwrap_or(0));
-            buf.set_string(at, y, &notes, ctx.style(Meaning::Muted));
-        }
+        let pages = pages(view);
+        let left_out = left_out(view);
+        // What is left out is said where there is room; the page is said always.
+        let room = usize::from(width).saturating_sub(legend.width() + pages.width() + 2);
+        let notes = if left_out.is_empty() || left_out.width() + 2 > room {
+            pages
+        } else if pages.is_empty() {
+            left_out
+        } else {
+            format!("{left_out}, {pages}")
+        };
         buf.set_line(x, y, &legend, width);
+        let own = u16::try_from(notes.width()).unwrap_or(width).min(width);
+        let at = x + width - own;
+        if own > 0 {
+            buf.set_string(at.saturating_sub(1), y, " ", ctx.style(Meaning::Text));
+            buf.set_stringn(at, y, &notes, usize::from(own), ctx.style(Meaning::Muted));
+        }
     }
     let line = description(view, ctx, usize::from(width));
     buf.set_line(x, area.bottom() - 1, &line, width);
 }
 
 fn legend(view: &FleetView, ctx: &Ctx<'_>, gap: &'static str) -> Line<'static> {
-    let gpus: &[(Glyph, Meaning, &str)] = &[
-        (Glyph::GpuUsed, Meaning::Used, "whole"),
-        (Glyph::GpuMig, Meaning::Mig, "sliced"),
-        (Glyph::GpuMigAlt, Meaning::Free, "sliced, free"),
-        (Glyph::GpuShared, Meaning::Shared, "shared"),
-        (Glyph::GpuFree, Meaning::Free, "free"),
-        (Glyph::GpuSick, Meaning::Sick, "sick"),
-        (Glyph::GpuCordoned, Meaning::Cordoned, "cordoned"),
-        (Glyph::GpuUnknown, Meaning::Unknown, "unknown"),
-    ];
     let sums: &[(Glyph, Meaning, &str)] = &[
         (Glyph::GpuFree, Meaning::Free, "free"),
         (Glyph::Eighth2, Meaning::Used, "partly used"),
@@ -235,7 +253,7 @@ fn legend(view: &FleetView, ctx: &Ctx<'_>, gap: &'static str) -> Line<'static> {
         (Glyph::GpuUnknown, Meaning::Unknown, "unknown"),
     ];
     let signs = if view.zoom == Some(Zoom::Gpu) {
-        gpus
+        &LEGEND
     } else {
         sums
     };
@@ -250,24 +268,23 @@ fn legend(view: &FleetView, ctx: &Ctx<'_>, gap: &'static str) -> Line<'static> {
     Line::from(spans)
 }
 
-/// What else there is to say of the map as a whole.
-fn notes(view: &FleetView) -> String {
-    let mut notes = Vec::new();
-    if view.without_gpus > 0 {
-        let n = format::count_of(view.without_gpus);
-        let nodes = if view.without_gpus == 1 {
-            "node"
-        } else {
-            "nodes"
-        };
-        notes.push(format!("{n} {nodes} without GPUs left out"));
+/// How many nodes the map leaves out, in words.
+fn left_out(view: &FleetView) -> String {
+    match view.without_gpus {
+        0 => String::new(),
+        1 => "1 node without GPUs left out".to_owned(),
+        n => format!("{} nodes without GPUs left out", format::count_of(n)),
     }
+}
+
+/// Which page of how many, if there are several.
+fn pages(view: &FleetView) -> String {
     let pages = view.layout.pages();
-    if pages > 1 {
-        let page = view.layout.line_of(view.at) / view.layout.page_lines() + 1;
-        notes.push(format!("page {page} of {pages}"));
+    if pages < 2 {
+        return String::new();
     }
-    notes.join(", ")
+    let page = view.layout.line_of(view.at) / view.layout.page_lines() + 1;
+    format!("page {page} of {pages}")
 }
 
 fn description(view: &FleetView, ctx: &Ctx<'_>, width: usize) -> Line<'static> {
