@@ -211,7 +211,7 @@ impl App {
             marks: view.map_or(0, |v| v.marks().len()),
             filtered: match text {
                 Some(pane) => !pane.search().is_empty(),
-                None => view.is_some_and(|v| !v.filter().is_empty()),
+                None => view.is_some_and(|v| !v.filter().is_empty() || v.is_inside()),
             },
             sortable: view.is_some_and(|v| !v.sort_columns().is_empty()),
             sort: view.and_then(View::sort),

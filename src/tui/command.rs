@@ -303,7 +303,7 @@ pub const COMMANDS: &[Command] = &[
             Place::Text | Place::Entry => When::Yes,
             Place::View => yes_if(w.filtered, "nothing is open and no filter is set"),
         },
-        "Closes what is open; in a view, takes the filter away."),
+        "Closes what is open; in a view, takes the filter away or leaves what was entered."),
     reads(CommandId::Mark, "mark", "mark", Group::Row, 3, on_row,
         "Marks the row, or takes its mark away."),
     reads(CommandId::Describe, "describe", "describe", Group::Row, 4, on_row,

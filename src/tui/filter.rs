@@ -17,6 +17,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use jiff::Timestamp;
+
 use super::format;
 
 /// The value of a column in one row.
@@ -87,8 +89,8 @@ pub struct FilterColumn<R> {
     pub unit: Unit,
     /// What it means, for the help.
     pub about: &'static str,
-    /// Its value in a row.
-    pub value: for<'a> fn(&'a R) -> Value<'a>,
+    /// Its value in a row at a time (only ages look at the time).
+    pub value: for<'a> fn(&'a R, Timestamp) -> Value<'a>,
 }
 
 /// What is wrong with a filter.
@@ -131,6 +133,15 @@ pub enum FilterProblem {
     MissingValue,
     /// A quote that is not closed (it may still be typed).
     OpenQuote,
+}
+
+impl From<FilterError> for super::view::FilterError {
+    fn from(error: FilterError) -> Self {
+        super::view::FilterError {
+            at: error.at,
+            message: error.to_string(),
+        }
+    }
 }
 
 impl FilterProblem {
@@ -182,12 +193,12 @@ enum Op {
 enum Test<R> {
     Word(String),
     Text {
-        value: for<'a> fn(&'a R) -> Value<'a>,
+        value: for<'a> fn(&'a R, Timestamp) -> Value<'a>,
         op: Op,
         wanted: String,
     },
     Number {
-        value: for<'a> fn(&'a R) -> Value<'a>,
+        value: for<'a> fn(&'a R, Timestamp) -> Value<'a>,
         op: Op,
         wanted: f64,
     },
@@ -195,6 +206,7 @@ enum Test<R> {
 
 struct Term<R> {
     negated: bool,
+    by_time: bool,
     test: Test<R>,
 }
 
@@ -313,14 +325,19 @@ impl<R> Filter<R> {
         self.terms.is_empty()
     }
 
-    /// Whether a row passes. `search` says whether the row's searchable text contains a word
+    /// Whether rows may begin or cease to pass by time alone.
+    pub fn by_time(&self) -> bool {
+        self.terms.iter().any(|t| t.by_time)
+    }
+
+    /// Whether a row passes at this time. `search` says whether the row's searchable text contains a word
     /// (given in lower case); see [`contains`].
-    pub fn matches(&self, row: &R, search: impl Fn(&R, &str) -> bool) -> bool {
+    pub fn matches(&self, row: &R, now: Timestamp, search: impl Fn(&R, &str) -> bool) -> bool {
         self.terms.iter().all(|term| {
             let holds = match &term.test {
                 Test::Word(word) => search(row, word),
-                Test::Text { value, op, wanted } => text_holds(&value(row), *op, wanted),
-                Test::Number { value, op, wanted } => number_holds(&value(row), *op, *wanted),
+                Test::Text { value, op, wanted } => text_holds(&value(row, now), *op, wanted),
+                Test::Number { value, op, wanted } => number_holds(&value(row, now), *op, *wanted),
             };
             holds != term.negated
         })
@@ -341,6 +358,7 @@ fn parse_term<R>(piece: &Piece, columns: &[FilterColumn<R>]) -> Result<Term<R>, 
         let word = text_of(chars).to_lowercase();
         return Ok(Term {
             negated,
+            by_time: false,
             test: Test::Word(word),
         });
     };
@@ -386,7 +404,11 @@ fn parse_term<R>(piece: &Piece, columns: &[FilterColumn<R>]) -> Result<Term<R>, 
             wanted: number,
         }
     };
-    Ok(Term { negated, test })
+    Ok(Term {
+        negated,
+        by_time: column.unit == Unit::Secs,
+        test,
+    })
 }
 
 /// The column whose name differs from `name` in the fewest letters, if in at most two.
@@ -502,7 +524,7 @@ mod tests {
         fn column(
             name: &'static str,
             unit: Unit,
-            value: for<'a> fn(&'a Row) -> Value<'a>,
+            value: for<'a> fn(&'a Row, Timestamp) -> Value<'a>,
         ) -> FilterColumn<Row> {
             FilterColumn {
                 name,
@@ -513,14 +535,14 @@ mod tests {
             }
         }
         vec![
-            column("name", Unit::Text, |r| Value::text(r.name)),
-            column("model", Unit::Text, |r| {
+            column("name", Unit::Text, |r, _| Value::text(r.name)),
+            column("model", Unit::Text, |r, _| {
                 r.model.map_or(Value::Unknown, Value::text)
             }),
-            column("free", Unit::Count, |r| Value::Number(r.free)),
-            column("age", Unit::Secs, |r| Value::number(r.age_secs)),
-            column("mem", Unit::Bytes, |r| Value::Number(r.mem_bytes)),
-            column("mig", Unit::Text, |r| {
+            column("free", Unit::Count, |r, _| Value::Number(r.free)),
+            column("age", Unit::Secs, |r, _| Value::number(r.age_secs)),
+            column("mem", Unit::Bytes, |r, _| Value::Number(r.mem_bytes)),
+            column("mig", Unit::Text, |r, _| {
                 Value::List(r.profiles.iter().map(|p| Cow::Borrowed(*p)).collect())
             }),
         ]
@@ -529,7 +551,9 @@ mod tests {
     fn holds(text: &str) -> bool {
         Filter::parse(text, &columns())
             .unwrap()
-            .matches(&ROW, |r, word| contains(r.name, word))
+            .matches(&ROW, Timestamp::UNIX_EPOCH, |r, word| {
+                contains(r.name, word)
+            })
     }
 
     #[test]
@@ -585,7 +609,7 @@ mod tests {
         let holds = |text: &str| {
             Filter::parse(text, &columns())
                 .unwrap()
-                .matches(&row, |_, _| false)
+                .matches(&row, Timestamp::UNIX_EPOCH, |_, _| false)
         };
         assert!(holds("model=\"\"") && holds("age=\"\"") && holds("model!=h100"));
         assert!(!holds("age<1h") && !holds("age>0") && !holds("model=h"));
@@ -627,7 +651,7 @@ mod tests {
         fn any_text_is_answered(text in "\\PC{0,60}") {
             match Filter::parse(&text, &columns()) {
                 Ok(filter) => {
-                    filter.matches(&ROW, |r, word| contains(r.name, word));
+                    filter.matches(&ROW, Timestamp::UNIX_EPOCH, |r, word| contains(r.name, word));
                 }
                 Err(error) => prop_assert!(error.at <= text.chars().count()),
             }
@@ -638,7 +662,7 @@ mod tests {
             text in "((model|free|age|mig|x)?[!=<>:\" -]{0,3}[a-z0-9é.\"]{0,4} ?){0,5}"
         ) {
             if let Ok(filter) = Filter::parse(&text, &columns()) {
-                filter.matches(&ROW, |r, word| contains(r.name, word));
+                filter.matches(&ROW, Timestamp::UNIX_EPOCH, |r, word| contains(r.name, word));
             }
         }
 

@@ -1,10 +1,12 @@
 //! How numbers, times and sizes are written. One formatter for the screen and for
 //! `gpudeck snapshot`, so that both show the same figures.
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use unicode_segmentation::UnicodeSegmentation;
+use unicode_width::UnicodeWidthStr;
 
 use crate::model::{GpuResource, Quantity};
 
@@ -29,6 +31,52 @@ pub fn count(n: i64) -> String {
         out.push(digit);
     }
     out
+}
+
+/// A whole number in at most `columns` columns: in full, else with at most three significant digits
+/// and `k`, `M`, `G`, … (a number is never cut).
+pub fn count_within(n: i64, columns: usize) -> String {
+    let full = count(n);
+    if full.len() <= columns {
+        return full;
+    }
+    #[allow(clippy::cast_precision_loss)]
+    let mut size = n as f64;
+    let mut unit = "";
+    for next in ["", "k", "M", "G", "T", "P", "E"] {
+        unit = next;
+        if size.abs() < 999.5 {
+            break;
+        }
+        size /= 1000.0;
+    }
+    format!("{}{unit}", amount(size))
+}
+
+/// Text in at most `columns` columns, its end cut off and marked: for sentences, whose beginning
+/// tells most.
+pub fn sentence_within(text: &str, columns: usize) -> Cow<'_, str> {
+    if text.width() <= columns {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::new();
+    let mut used = 0;
+    for g in text.graphemes(true) {
+        if used + g.width() + 1 > columns {
+            break;
+        }
+        used += g.width();
+        out.push_str(g);
+    }
+    if columns > 0 {
+        out.push('…');
+    }
+    Cow::Owned(out)
+}
+
+/// A number of things that are in memory.
+pub fn count_of(n: usize) -> String {
+    count(i64::try_from(n).unwrap_or(i64::MAX))
 }
 
 /// A whole number that may not be known.
@@ -171,19 +219,38 @@ pub fn cpu(milli: i64) -> String {
 /// Devices as a workload or pod asks for them: `8 gpu`, `2×1g.10gb`, `4 shared`, joined by ` + `;
 /// empty when it asks for none.
 pub fn ask(devices: &[(GpuResource, i64)]) -> String {
-    let mut out = String::new();
-    for (resource, n) in devices {
-        if !out.is_empty() {
-            out.push_str(" + ");
-        }
-        // Writing to a String cannot fail.
-        let _ = match resource {
-            GpuResource::Whole => write!(out, "{} gpu", count(*n)),
-            GpuResource::Shared => write!(out, "{} shared", count(*n)),
-            GpuResource::Mig(profile) => write!(out, "{}×{profile}", count(*n)),
-        };
+    let parts: Vec<String> = devices.iter().map(|d| device(d, usize::MAX)).collect();
+    parts.join(" + ")
+}
+
+/// The same in at most `columns` columns: numbers are shortened, then further kinds counted.
+pub fn ask_within(devices: &[(GpuResource, i64)], columns: usize) -> String {
+    let full = ask(devices);
+    if full.width() <= columns {
+        return full;
     }
-    out
+    let Some((first, rest)) = devices.split_first() else {
+        return full;
+    };
+    let more = match rest.len() {
+        0 => String::new(),
+        n => format!(" +{n}"),
+    };
+    let shown = |digits| format!("{}{more}", device(first, digits));
+    (3..7)
+        .rev()
+        .map(shown)
+        .find(|text| text.width() <= columns)
+        .unwrap_or_else(|| shown(3))
+}
+
+fn device((resource, n): &(GpuResource, i64), digits: usize) -> String {
+    let n = count_within(*n, digits);
+    match resource {
+        GpuResource::Whole => format!("{n} gpu"),
+        GpuResource::Shared => format!("{n} shared"),
+        GpuResource::Mig(profile) => format!("{n}×{profile}"),
+    }
 }
 
 /// Reads a length of time as a person writes it: `90` (seconds), `45s`, `12m`, `3h`, `5d`, `2w`.
@@ -221,7 +288,7 @@ pub fn plain_number(text: &str) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
     use proptest::prelude::*;
 
@@ -300,6 +367,24 @@ mod tests {
             ]),
             "8 gpu + 2×1g.10gb"
         );
+    }
+
+    #[test]
+    fn what_does_not_fit_is_shortened_and_numbers_are_never_cut() {
+        assert_eq!(count_within(12_000, 6), "12,000");
+        assert_eq!(count_within(12_000, 5), "12k");
+        assert_eq!(count_within(2_000_000_000, 6), "2G");
+        assert_eq!(count_within(-1_234_567, 6), "-1.23M");
+        let asks = [
+            (GpuResource::Whole, 12_000_000),
+            (GpuResource::Mig("1g.10gb".parse().unwrap()), 2),
+        ];
+        assert_eq!(ask_within(&asks, 9), "12M gpu +1");
+        assert_eq!(ask_within(&asks[..1], 9), "12M gpu");
+        assert_eq!(ask_within(&[(GpuResource::Whole, 12_000)], 9), "12k gpu");
+        assert_eq!(sentence_within("日本語", 5), "日本…");
+        assert_eq!(sentence_within("abc", 3), "abc");
+        assert_eq!(sentence_within("abc", 0), "");
     }
 
     #[test]

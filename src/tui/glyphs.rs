@@ -141,6 +141,30 @@ impl Glyphs {
         }
     }
 
+    /// The text with the ASCII twin (or `?`) in place of every character that is not ASCII, when
+    /// ASCII is asked.
+    pub fn plain(self, text: &str) -> String {
+        if !self.ascii || text.is_ascii() {
+            return text.to_owned();
+        }
+        let twin = |c: char| {
+            let mut bytes = [0; 4];
+            let symbol: &str = c.encode_utf8(&mut bytes);
+            let pair = Glyph::ALL.iter().map(|g| g.pair());
+            let found = pair.into_iter().find(|(fancy, _)| *fancy == symbol);
+            found.map_or("?", |(_, ascii)| ascii)
+        };
+        let mut out = String::with_capacity(text.len());
+        for c in text.chars() {
+            if c.is_ascii() {
+                out.push(c);
+            } else {
+                out.push_str(twin(c));
+            }
+        }
+        out
+    }
+
     /// Puts the ASCII twin (or `?`) in place of everything in `buf` that is not ASCII, when ASCII
     /// is asked: whatever a text from the cluster holds, such a terminal gets ASCII only.
     pub fn enforce(self, buf: &mut Buffer) {

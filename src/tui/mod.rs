@@ -28,6 +28,7 @@ pub mod run;
 pub mod session;
 pub mod settings;
 pub mod signals;
+pub mod snapshot;
 pub mod state;
 pub mod table;
 pub mod terminal;

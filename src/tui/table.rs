@@ -334,6 +334,11 @@ impl<R: Row> Table<R> {
         self.rows.iter().filter(|r| self.cursor.is_marked(&r.key()))
     }
 
+    /// Rows that were visible at the last [`Table::fit`].
+    pub fn page(&self) -> usize {
+        self.page
+    }
+
     /// Rows that `area` shows, below the header.
     pub fn visible_rows(area: Rect) -> usize {
         usize::from(area.height.saturating_sub(1))

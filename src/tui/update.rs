@@ -340,6 +340,9 @@ impl App {
     }
 
     fn open(&mut self) {
+        if self.layers.is_empty() && self.view_mut().is_some_and(|v| v.enter()) {
+            return;
+        }
         let opens = self.view().map(|v| v.opens(&self.world.ctx()));
         match opens {
             Some(Opens::Place(view, target)) => self.go(view, Some(target)),
@@ -351,6 +354,9 @@ impl App {
     fn back(&mut self) {
         if self.layers.pop().is_none() {
             self.on_view(|v| {
+                if v.filter().is_empty() && v.leave() {
+                    return;
+                }
                 // No filter is always a sound filter.
                 let _ = v.set_filter("");
             });

@@ -230,6 +230,27 @@ pub trait View: Send {
     /// What the thing is, as text for the detail pane; `None` when it is gone or not the view's.
     fn describe(&self, target: &Target, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>>;
 
+    /// The list of a thing's parts, such as the pods of a workload; `None` when it has none.
+    fn open(&self, _target: &Target) -> Option<Box<dyn View>> {
+        None
+    }
+
+    /// Goes into the thing under the cursor: from now on the view shows its parts. False if it has
+    /// none; then Enter leads to what [`View::opens`] says.
+    fn enter(&mut self) -> bool {
+        false
+    }
+
+    /// Comes back from where [`View::enter`] went; false if it was not inside anything.
+    fn leave(&mut self) -> bool {
+        false
+    }
+
+    /// Whether the view shows the parts of a thing.
+    fn is_inside(&self) -> bool {
+        false
+    }
+
     /// Rows shown and rows there are without the filter.
     fn count(&self) -> (usize, usize);
 
