@@ -324,11 +324,6 @@ fn figures(ctx: &Ctx<'_>) -> Vec<[Span<'static>; 2]> {
         format::count_or_unknown(f.sick_gpus),
         alarming(f.sick_gpus.map(f64::from), Meaning::Sick),
     );
-    add(
-        "cordoned",
-        format::amount_or_unknown(f.cordoned_gpus),
-        alarming(f.cordoned_gpus, Meaning::Warn),
-    );
     let waiting = match (f.waiting_pods, f.waiting_gpus) {
         (Some(pods), Some(gpus)) => format!(
             "{} pods {} GPUs",
@@ -341,6 +336,11 @@ fn figures(ctx: &Ctx<'_>) -> Vec<[Span<'static>; 2]> {
         "waiting",
         waiting,
         alarming(f.waiting_pods.map(f64::from), Meaning::Waiting),
+    );
+    add(
+        "cordoned",
+        format::amount_or_unknown(f.cordoned_gpus),
+        alarming(f.cordoned_gpus, Meaning::Warn),
     );
     add("nodes", format::count_or_unknown(f.nodes), Meaning::Text);
     for model in f.models.iter().filter(|m| !m.model.is_empty()).take(6) {

@@ -62,6 +62,8 @@ impl App {
         self.wanted = None;
         for view in &mut self.views {
             view.clear_marks();
+            while view.leave() {}
+            let _ = view.set_filter("");
         }
     }
 

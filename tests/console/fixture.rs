@@ -695,6 +695,14 @@ fn live() -> Vec<Delta> {
 /// The cluster of the pictures.
 pub(crate) fn cluster() -> Cluster {
     let mut cluster = Cluster::new();
+    for delta in deltas() {
+        cluster.apply(&delta);
+    }
+    cluster
+}
+
+/// What it is made of.
+pub(crate) fn deltas() -> Vec<Delta> {
     let namespaces = [
         "train",
         "research",
@@ -703,21 +711,26 @@ pub(crate) fn cluster() -> Cluster {
         "team-a",
         "team-b",
     ];
-    for name in namespaces {
+    let namespaces = namespaces.map(|name| {
         let meta = Meta {
             uid: Uid(format!("uid-ns-{name}").into()),
             name: name.into(),
             ..Meta::default()
         };
-        cluster.apply(&Delta::Namespace(Change::Set(Arc::new(Namespace {
+        Delta::Namespace(Change::Set(Arc::new(Namespace {
             meta,
             terminating: false,
-        }))));
-    }
-    for delta in [nodes(), running(), others(), happenings(), live()].concat() {
-        cluster.apply(&delta);
-    }
-    cluster
+        })))
+    });
+    [
+        namespaces.to_vec(),
+        nodes(),
+        running(),
+        others(),
+        happenings(),
+        live(),
+    ]
+    .concat()
 }
 
 /// What a user sees who may list pods of a namespace and nothing else.

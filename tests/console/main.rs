@@ -11,3 +11,4 @@ mod fixture;
 mod screen;
 mod snapshots;
 mod walks;
+mod whole;
