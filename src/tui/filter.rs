@@ -93,6 +93,11 @@ pub struct FilterColumn<R> {
     pub value: for<'a> fn(&'a R, Timestamp) -> Value<'a>,
 }
 
+/// Names of columns with what each holds.
+pub fn names<R>(columns: &[FilterColumn<R>]) -> Vec<(&'static str, &'static str)> {
+    columns.iter().map(|c| (c.name, c.about)).collect()
+}
+
 /// What is wrong with a filter.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{problem} (at character {})", at + 1)]

@@ -308,6 +308,10 @@ impl View for FleetView {
         Ok(())
     }
 
+    fn filter_columns(&self) -> Vec<(&'static str, &'static str)> {
+        crate::tui::filter::names(node_row::FILTER)
+    }
+
     fn marks(&self) -> Vec<Target> {
         let marked = self.rows.iter().filter(|r| self.marks.contains(&r.name));
         marked.map(|r| Target::Node(r.name.clone())).collect()
