@@ -390,6 +390,11 @@ impl Cluster {
         self.events.values()
     }
 
+    /// One event.
+    pub fn event(&self, uid: &Uid) -> Option<&Arc<Event>> {
+        self.events.get(uid)
+    }
+
     /// Our scheduler's decisions, oldest first, the newest [`LOG_LIMIT`] of them.
     pub fn decision_log(&self) -> impl DoubleEndedIterator<Item = &Arc<Decision>> {
         self.decision_log.iter()

@@ -1,1 +1,52 @@
-//! The `tui` room.
+//! The console: one owner of state, updated by message, drawn from state only.
+//!
+//! `App` owns everything that is shown; `App::update` takes one `Msg` and gives back the side
+//! effects as data (`Cmd`); `App::render` draws from state and nothing else; `run` is the loop
+//! between a terminal and channels.
+
+pub mod app;
+pub mod command;
+pub mod config_file;
+mod entry;
+pub mod filter;
+mod footer;
+pub mod format;
+pub mod frame;
+pub mod glyphs;
+mod header;
+mod help;
+mod history;
+pub mod input;
+pub mod key;
+pub mod keymap;
+pub mod messages;
+pub mod object;
+mod palette;
+mod picker;
+mod prompt;
+pub mod run;
+pub mod session;
+pub mod settings;
+pub mod signals;
+pub mod snapshot;
+pub mod state;
+pub mod table;
+pub mod terminal;
+#[cfg(test)]
+mod tests;
+mod text_pane;
+pub mod theme;
+mod update;
+pub mod view;
+pub mod views;
+mod world;
+mod wrap;
+
+pub use app::{App, Cmd, Msg};
+pub use messages::Level;
+pub use object::ObjectRef;
+pub use run::{Ports, run};
+pub use session::{Leader, Session};
+pub use settings::{Choices, Settings};
+pub use terminal::TerminalError;
+pub use world::World;

@@ -1,0 +1,235 @@
+//! The console's state: what is known, the views, and what lies over them.
+
+use jiff::Timestamp;
+
+use super::command::{Place, Where};
+use super::history::{History, Stop};
+use super::messages::{Level, Messages};
+use super::object::ObjectRef;
+use super::picker::Picker;
+use super::prompt::Prompt;
+use super::session::Session;
+use super::settings::Settings;
+use super::text_pane::{Body, TextPane};
+use super::view::{Act, Target, View, ViewId};
+use super::world::World;
+use crate::model::{Delta, Str};
+
+/// A thing that lies over the view and has the keys.
+pub(super) enum Layer {
+    /// A text.
+    Text(Box<TextPane>),
+    /// A list to pick from.
+    Picker(Box<Picker>),
+    /// A line that is typed.
+    Prompt(Box<Prompt>),
+}
+
+/// What the console is told. Everything asynchronous arrives as one of these.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Msg {
+    /// A key was pressed.
+    Key(super::key::Key),
+    /// Text was pasted.
+    Paste(String),
+    /// The terminal has another size, or its content is lost.
+    Resize,
+    /// Changes of the cluster, of the session's generation.
+    Deltas {
+        /// [`Session::generation`] that they belong to; others are dropped.
+        generation: u64,
+        /// The changes in order.
+        deltas: Vec<Delta>,
+    },
+    /// The server's answer to [`Cmd::FetchObject`].
+    Fetched {
+        /// What was asked for.
+        object: ObjectRef,
+        /// Its YAML, or why there is none, in one sentence.
+        result: Result<String, String>,
+    },
+    /// The console is at another place now. Another generation: everything known is forgotten.
+    Session(Session),
+    /// Who decides about placement.
+    Leader(super::session::Leader),
+    /// A sentence for the person.
+    Notice(Level, String),
+    /// Time has passed; ages may read differently.
+    Tick,
+    /// Leave.
+    Quit,
+}
+
+/// What is to be done outside of the console's state.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Cmd {
+    /// Get an object from the server; answer with [`Msg::Fetched`].
+    FetchObject(ObjectRef),
+    /// Look at another context; answer with [`Msg::Session`].
+    SwitchContext(Str),
+    /// Another namespace is shown, or all. The console has it already; sources that are limited to
+    /// one namespace follow.
+    SwitchNamespace(Option<Str>),
+    /// Put a text on the clipboard of the terminal.
+    Copy(String),
+    /// Give the terminal to the shell until it comes back.
+    Suspend,
+    /// Draw every cell anew.
+    Redraw,
+    /// Leave.
+    Quit,
+}
+
+/// The console.
+pub struct App {
+    pub(super) world: World,
+    pub(super) views: Vec<Box<dyn View>>,
+    pub(super) current: usize,
+    pub(super) layers: Vec<Layer>,
+    pub(super) history: History,
+    pub(super) messages: Messages,
+    pub(super) dirty: bool,
+    /// A thing to put the cursor on as soon as the view has its rows.
+    pub(super) wanted: Option<Target>,
+}
+
+impl App {
+    /// A console over these views (see [`super::views::all`]), at its first view.
+    pub fn new(
+        settings: Settings,
+        session: Session,
+        views: Vec<Box<dyn View>>,
+        now: Timestamp,
+    ) -> Self {
+        let Settings {
+            keymap,
+            theme,
+            glyphs,
+            notes,
+        } = settings;
+        let mut messages = Messages::default();
+        let count = notes.len();
+        for note in notes {
+            messages.add(now, Level::Warn, note);
+        }
+        if count > 1 {
+            let text = format!("{count} notes on your files: type :messages to read them");
+            messages.add(now, Level::Warn, text);
+        }
+        App {
+            world: World::new(theme, glyphs, keymap, session),
+            views,
+            current: 0,
+            layers: Vec::new(),
+            history: History::default(),
+            messages,
+            dirty: true,
+            wanted: None,
+        }
+    }
+
+    /// Starts at another view; false if there is no such view.
+    pub fn open_view(&mut self, id: ViewId) -> bool {
+        let Some(at) = self.views.iter().position(|v| v.id() == id) else {
+            return false;
+        };
+        self.current = at;
+        self.dirty = true;
+        true
+    }
+
+    /// What is known and how it is drawn.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// The view on the screen.
+    pub fn view(&self) -> Option<&dyn View> {
+        self.views.get(self.current).map(|v| &**v)
+    }
+
+    pub(super) fn view_mut(&mut self) -> Option<&mut Box<dyn View>> {
+        self.views.get_mut(self.current)
+    }
+
+    /// All messages so far.
+    pub fn messages(&self) -> &Messages {
+        &self.messages
+    }
+
+    /// Whether a frame drawn now may differ from the last one.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
+    /// Whether something on the screen changes by time alone, so that [`Msg::Tick`] is wanted once
+    /// a second.
+    pub fn wants_tick(&self) -> bool {
+        let ctx = self.world.ctx();
+        super::header::ages(&ctx) || self.view().is_some_and(|v| v.ages_by_second(&ctx))
+    }
+
+    /// What the cursor or the open text is about.
+    pub(super) fn target(&self) -> Option<Target> {
+        for layer in self.layers.iter().rev() {
+            if let Layer::Text(pane) = layer {
+                return match &pane.body {
+                    Body::Description(_, target) => Some(target.clone()),
+                    _ => None,
+                };
+            }
+        }
+        self.view().and_then(View::selected)
+    }
+
+    pub(super) fn stop(&self) -> Option<Stop> {
+        self.view().map(|v| Stop {
+            view: v.id(),
+            target: v.selected(),
+        })
+    }
+
+    /// What conditions of commands look at.
+    pub fn place(&self) -> Where {
+        let top = self.layers.last();
+        let text = self.layers.iter().rev().find_map(|l| match l {
+            Layer::Text(pane) => Some(pane),
+            _ => None,
+        });
+        let view = self.view();
+        let target = self.target();
+        let cluster = &self.world.cluster;
+        Where {
+            place: match top {
+                None => Place::View,
+                Some(Layer::Text(_)) => Place::Text,
+                Some(Layer::Picker(_) | Layer::Prompt(_)) => Place::Entry,
+            },
+            view: view.map_or(ViewId::Fleet, View::id),
+            has_row: target.is_some(),
+            has_object: target.is_some_and(|t| ObjectRef::of(&t, cluster).is_some()),
+            marks: view.map_or(0, |v| v.marks().len()),
+            filtered: match text {
+                Some(pane) => !pane.search().is_empty(),
+                None => view.is_some_and(|v| !v.filter().is_empty() || v.is_inside()),
+            },
+            sortable: view.is_some_and(|v| !v.sort_columns().is_empty()),
+            sort: view.and_then(View::sort),
+            acts: [Act::ZoomIn, Act::ZoomOut, Act::GroupNext]
+                .map(|act| view.is_some_and(|v| v.can(act))),
+            has_earlier: self.history.has_earlier(),
+            has_later: self.history.has_later(),
+            contexts: self.world.session.contexts.len(),
+            views: ViewId::ALL.map(|id| self.views.iter().any(|v| v.id() == id)),
+        }
+    }
+
+    pub(super) fn note(&mut self, level: Level, text: impl Into<String>) {
+        self.messages.add(self.world.now, level, text);
+        self.dirty = true;
+    }
+
+    pub(super) fn push_picker(&mut self, picker: Picker) {
+        self.layers.push(Layer::Picker(Box::new(picker)));
+    }
+}

@@ -1,0 +1,80 @@
+//! Messages: each appears once in the footer and stays in the log.
+
+use std::collections::VecDeque;
+
+use jiff::Timestamp;
+
+use super::theme::Meaning;
+
+/// Messages kept in the log.
+const LIMIT: usize = 500;
+
+/// How much a message matters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    /// Something was done.
+    Info,
+    /// Something should be looked at.
+    Warn,
+    /// Something failed.
+    Error,
+}
+
+impl Level {
+    /// How it is drawn.
+    pub fn meaning(self) -> Meaning {
+        match self {
+            Level::Info => Meaning::Text,
+            Level::Warn => Meaning::Warn,
+            Level::Error => Meaning::Danger,
+        }
+    }
+}
+
+/// A message.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// When.
+    pub at: Timestamp,
+    /// How much it matters.
+    pub level: Level,
+    /// One sentence.
+    pub text: String,
+}
+
+/// The log.
+#[derive(Clone, Debug, Default)]
+pub struct Messages {
+    log: VecDeque<Message>,
+    shown: bool,
+}
+
+impl Messages {
+    /// Adds a message and shows it in the footer until the next key.
+    pub fn add(&mut self, at: Timestamp, level: Level, text: impl Into<String>) {
+        if self.log.len() == LIMIT {
+            self.log.pop_front();
+        }
+        self.log.push_back(Message {
+            at,
+            level,
+            text: text.into(),
+        });
+        self.shown = true;
+    }
+
+    /// The message that the footer shows.
+    pub fn current(&self) -> Option<&Message> {
+        self.log.back().filter(|_| self.shown)
+    }
+
+    /// Takes the message out of the footer.
+    pub fn seen(&mut self) {
+        self.shown = false;
+    }
+
+    /// All of them, oldest first.
+    pub fn all(&self) -> impl Iterator<Item = &Message> {
+        self.log.iter()
+    }
+}

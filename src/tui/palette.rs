@@ -1,0 +1,134 @@
+//! What the palette and the pickers list.
+
+use super::app::App;
+use super::command::{COMMANDS, CommandId, When};
+use super::picker::Choice;
+pub(super) use super::picker::Item;
+use super::view::{Target, View};
+use crate::model::Str;
+
+fn item(label: impl Into<String>, note: impl Into<String>, choice: Choice) -> Item {
+    Item {
+        label: label.into(),
+        note: note.into(),
+        key: String::new(),
+        disabled: None,
+        at_once: true,
+        choice,
+    }
+}
+
+/// Commands that apply here, then namespaces, contexts, nodes and workloads by name.
+pub(super) fn items(app: &App) -> Vec<Item> {
+    let world = app.world();
+    let place = app.place();
+    let mut items = Vec::new();
+    for command in COMMANDS {
+        let disabled = match (command.when)(&place) {
+            When::Yes => None,
+            When::Disabled(why) => Some(why),
+            When::No => continue,
+        };
+        if matches!(command.id, CommandId::Palette | CommandId::Move(_)) {
+            continue;
+        }
+        items.push(Item {
+            key: world
+                .keymap
+                .key_of(command.id)
+                .map(|k| k.to_string())
+                .unwrap_or_default(),
+            disabled,
+            ..item(command.name, command.doc, Choice::Command(command.id))
+        });
+    }
+    let mut named = namespaces(app);
+    named.extend(contexts(app));
+    named.extend(world.cluster.nodes().map(|(node, _)| {
+        let name = node.meta.name.clone();
+        item(&*name, "node", Choice::Go(Target::Node(name.clone())))
+    }));
+    let keys = world.cluster.workloads().map(|w| w.key);
+    named.extend(
+        keys.filter(|key| world.ctx().in_scope(&key.namespace))
+            .map(|key| {
+                item(
+                    key.to_string(),
+                    &*key.kind.clone(),
+                    Choice::Go(Target::Workload(key)),
+                )
+            }),
+    );
+    for item in &mut named {
+        item.at_once = false;
+    }
+    items.extend(named);
+    items
+}
+
+/// All namespaces, and each.
+pub(super) fn namespaces(app: &App) -> Vec<Item> {
+    let world = app.world();
+    let shown = world.session.namespace.as_ref();
+    let note = |ns: Option<&Str>| {
+        if ns == shown {
+            "namespace, shown now"
+        } else {
+            "namespace"
+        }
+    };
+    let mut items = vec![item("all namespaces", note(None), Choice::Namespace(None))];
+    for name in world.cluster.namespace_names() {
+        items.push(item(
+            &*name,
+            note(Some(&name)),
+            Choice::Namespace(Some(name.clone())),
+        ));
+    }
+    items
+}
+
+/// A namespace by its typed name: a user who may not list namespaces has no other way.
+pub(super) fn typed_namespace(text: &str) -> Option<Item> {
+    let valid = (1..=63).contains(&text.len())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+        && !text.starts_with('-')
+        && !text.ends_with('-');
+    valid.then(|| {
+        item(
+            text,
+            "namespace, as typed",
+            Choice::Namespace(Some(text.into())),
+        )
+    })
+}
+
+/// All contexts.
+pub(super) fn contexts(app: &App) -> Vec<Item> {
+    let session = &app.world().session;
+    session
+        .contexts
+        .iter()
+        .map(|name| Item {
+            disabled: (*name == session.context).then_some("this is the one you look at"),
+            ..item(&**name, "context", Choice::Context(name.clone()))
+        })
+        .collect()
+}
+
+/// Columns of the view.
+pub(super) fn sort_columns(view: &dyn View) -> Vec<Item> {
+    view.sort_columns()
+        .iter()
+        .map(|column| {
+            let note = match view.sort().filter(|s| s.column == *column) {
+                Some(sort) if sort.falling => "largest first now; picks smallest first",
+                Some(_) => "smallest first now; picks largest first",
+                None => "",
+            };
+            item(*column, note, Choice::SortBy(column))
+        })
+        .collect()
+}

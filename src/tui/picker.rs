@@ -1,0 +1,346 @@
+//! A floating list that is narrowed by typing: the palette, namespaces, contexts, sort columns.
+
+use nucleo_matcher::pattern::{CaseMatching, Normalization, Pattern};
+use nucleo_matcher::{Config, Matcher, Utf32Str};
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use tui_input::Input;
+use unicode_width::UnicodeWidthStr;
+
+use super::command::CommandId;
+use super::entry::edit;
+use super::glyphs::Glyph;
+use super::key::{Code, Key, Named};
+use super::prompt::entry_line;
+use super::table::moved;
+use super::theme::Meaning;
+use super::view::{Ctx, Motion, Target};
+use crate::model::{Str, truncate_middle};
+
+/// What choosing an item does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Choice {
+    /// Gives a command.
+    Command(CommandId),
+    /// Shows one namespace, or all.
+    Namespace(Option<Str>),
+    /// Looks at another context.
+    Context(Str),
+    /// Goes to a thing.
+    Go(Target),
+    /// Sorts by a column.
+    SortBy(&'static str),
+}
+
+/// An item.
+#[derive(Clone, Debug)]
+pub(super) struct Item {
+    /// What is matched and shown.
+    pub(super) label: String,
+    /// What it is, after the label.
+    pub(super) note: String,
+    /// At the right end: the key that does the same.
+    pub(super) key: String,
+    /// Why it cannot be chosen now.
+    pub(super) disabled: Option<&'static str>,
+    /// Whether it is there before anything is typed.
+    pub(super) at_once: bool,
+    /// What it does.
+    pub(super) choice: Choice,
+}
+
+/// What a key did to the picker.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Picked {
+    /// It stays open.
+    Open,
+    /// It is to close and nothing else.
+    Closed,
+    /// It is to close and this is to be done.
+    Chosen(Choice),
+    /// This cannot be done now, and why; it stays open.
+    Refused(&'static str),
+}
+
+/// The picker.
+#[derive(Clone, Debug)]
+pub(super) struct Picker {
+    title: &'static str,
+    input: Input,
+    items: Vec<Item>,
+    /// Items that match, best first, each with the characters that matched.
+    shown: Vec<(usize, Vec<u32>)>,
+    at: usize,
+    offset: usize,
+    height: usize,
+    /// Makes an item of a typed text that is no label, if it can be one.
+    offer: Option<fn(&str) -> Option<Item>>,
+    /// Items before the offered one.
+    fixed: usize,
+}
+
+/// Columns that labels are lined up to.
+const LABEL_WIDTH: usize = 16;
+
+/// Items that are listed at most; who looks for more types more.
+const SHOWN_LIMIT: usize = 500;
+
+impl Picker {
+    /// A picker over items.
+    pub(super) fn new(title: &'static str, items: Vec<Item>) -> Self {
+        let mut picker = Picker {
+            offer: None,
+            fixed: items.len(),
+            title,
+            input: Input::default(),
+            items,
+            shown: Vec::new(),
+            at: 0,
+            offset: 0,
+            height: 1,
+        };
+        picker.search();
+        picker
+    }
+
+    /// Takes texts that are no label too.
+    pub(super) fn offering(mut self, offer: fn(&str) -> Option<Item>) -> Self {
+        self.offer = Some(offer);
+        self
+    }
+
+    fn search(&mut self) {
+        (self.at, self.offset) = (0, 0);
+        let wanted = self.input.value().trim();
+        self.items.truncate(self.fixed);
+        if let Some(item) = self.offer.and_then(|offer| offer(wanted))
+            && !self.items.iter().any(|i| i.label == item.label)
+        {
+            self.items.push(item);
+        }
+        if wanted.is_empty() {
+            let items = self.items.iter().enumerate().filter(|(_, i)| i.at_once);
+            self.shown = items
+                .map(|(i, _)| (i, Vec::new()))
+                .take(SHOWN_LIMIT)
+                .collect();
+            return;
+        }
+        let pattern = Pattern::parse(wanted, CaseMatching::Ignore, Normalization::Smart);
+        let mut matcher = Matcher::new(Config::DEFAULT);
+        let mut chars = Vec::new();
+        let mut scored: Vec<(usize, u32)> = self
+            .items
+            .iter()
+            .enumerate()
+            .filter_map(|(i, item)| {
+                let score = pattern.score(Utf32Str::new(&item.label, &mut chars), &mut matcher)?;
+                Some((i, score))
+            })
+            .collect();
+        // Of two that match alike the shorter is nearer to what was typed.
+        scored.sort_by_key(|(i, score)| {
+            let len = self.items.get(*i).map_or(0, |item| item.label.len());
+            (*i >= self.fixed, std::cmp::Reverse(*score), len, *i)
+        });
+        scored.truncate(SHOWN_LIMIT);
+        self.shown = scored
+            .into_iter()
+            .map(|(i, _)| {
+                let mut hits = Vec::new();
+                if let Some(item) = self.items.get(i) {
+                    let text = Utf32Str::new(&item.label, &mut chars);
+                    pattern.indices(text, &mut matcher, &mut hits);
+                }
+                (i, hits)
+            })
+            .collect();
+    }
+
+    /// Takes a key.
+    pub(super) fn key(&mut self, key: Key) -> Picked {
+        let motion = match (key.code, key.ctrl) {
+            (Code::Named(Named::Esc), _) => return Picked::Closed,
+            (Code::Named(Named::Enter), _) => return self.choose(),
+            (Code::Named(Named::Up), _) | (Code::Char('p'), true) => Motion::Up,
+            (Code::Named(Named::Down), _) | (Code::Char('n'), true) => Motion::Down,
+            (Code::Named(Named::PageUp), _) => Motion::PageUp,
+            (Code::Named(Named::PageDown), _) => Motion::PageDown,
+            (Code::Named(Named::Tab), _) => {
+                self.complete();
+                return Picked::Open;
+            }
+            _ => {
+                if edit(&mut self.input, key) {
+                    self.search();
+                }
+                return Picked::Open;
+            }
+        };
+        self.at = moved(self.at, motion, self.shown.len(), self.height);
+        Picked::Open
+    }
+
+    /// Takes pasted text.
+    pub(super) fn paste(&mut self, text: &str) {
+        if super::entry::paste(&mut self.input, text) {
+            self.search();
+        }
+    }
+
+    fn current(&self) -> Option<&Item> {
+        self.shown
+            .get(self.at)
+            .and_then(|(i, _)| self.items.get(*i))
+    }
+
+    fn choose(&self) -> Picked {
+        match self.current() {
+            None => Picked::Open,
+            Some(item) => match item.disabled {
+                Some(why) => Picked::Refused(why),
+                None => Picked::Chosen(item.choice.clone()),
+            },
+        }
+    }
+
+    /// Types the label under the cursor.
+    fn complete(&mut self) {
+        if let Some(label) = self.current().map(|i| i.label.clone()) {
+            self.input = Input::new(label);
+            self.search();
+        }
+    }
+
+    /// Where it floats over `screen`.
+    fn area(&self, screen: Rect) -> Rect {
+        let width = screen.width.saturating_sub(4).min(90);
+        // Two of border, one of input, and room for every item that is there at once.
+        let wanted = u16::try_from(self.items.len().max(3)).unwrap_or(u16::MAX);
+        let most = screen.height.saturating_sub(4);
+        let height = wanted.saturating_add(3).min(most).min(18);
+        Rect {
+            x: screen.x + (screen.width - width) / 2,
+            y: screen.y + most.saturating_sub(height) / 3 + 2.min(screen.height),
+            width,
+            height,
+        }
+        .intersection(screen)
+    }
+
+    /// Fits the list to the screen to come.
+    pub(super) fn fit(&mut self, screen: Rect) {
+        self.height = usize::from(self.area(screen).height.saturating_sub(3)).max(1);
+        if self.at < self.offset {
+            self.offset = self.at;
+        } else if self.at >= self.offset + self.height {
+            self.offset = self.at + 1 - self.height;
+        }
+    }
+
+    /// Draws it.
+    pub(super) fn draw(&self, screen: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
+        let area = self.area(screen);
+        if area.width < 3 || area.height < 3 {
+            return;
+        }
+        frame(area, self.title, buf, ctx);
+        let inner = Rect {
+            x: area.x + 1,
+            y: area.y + 1,
+            width: area.width - 2,
+            height: area.height - 2,
+        };
+        let line = entry_line(" :", &self.input, inner.width, ctx);
+        buf.set_line(inner.x, inner.y, &line, inner.width);
+        if self.shown.is_empty() && inner.height > 1 {
+            let text = "  nothing is called that";
+            let room = usize::from(inner.width);
+            buf.set_stringn(inner.x, inner.y + 1, text, room, ctx.style(Meaning::Muted));
+        }
+        let visible = self.shown.iter().enumerate().skip(self.offset);
+        for (y, (n, (i, hits))) in (inner.y + 1..inner.bottom()).zip(visible) {
+            if let Some(item) = self.items.get(*i) {
+                let strip = Rect::new(inner.x, y, inner.width, 1);
+                draw_item(item, hits, strip, buf, ctx);
+                if n == self.at {
+                    buf.set_style(strip, ctx.style(Meaning::Selection));
+                }
+            }
+        }
+    }
+}
+
+fn draw_item(item: &Item, hits: &[u32], strip: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
+    let base = if item.disabled.is_some() {
+        ctx.style(Meaning::Disabled)
+    } else {
+        ctx.style(Meaning::Text)
+    };
+    let hit = base.patch(ctx.style(Meaning::Match));
+    let room = usize::from(strip.width).saturating_sub(4);
+    let mut line = Line::from(vec![Span::raw("  ")]);
+    if item.label.width() <= room {
+        for (n, c) in item.label.chars().enumerate() {
+            let found = u32::try_from(n).is_ok_and(|n| hits.contains(&n));
+            line.push_span(Span::styled(c.to_string(), if found { hit } else { base }));
+        }
+    } else {
+        line.push_span(Span::styled(
+            truncate_middle(&item.label, room).into_owned(),
+            base,
+        ));
+    }
+    let lined_up = " ".repeat(LABEL_WIDTH.saturating_sub(item.label.width()));
+    line.push_span(Span::raw(lined_up));
+    let note = item.disabled.unwrap_or(&item.note);
+    line.push_span(Span::styled(format!("  {note}"), ctx.style(Meaning::Muted)));
+    let key = u16::try_from(item.key.width()).unwrap_or(u16::MAX);
+    let room = strip.width.saturating_sub(key.saturating_add(2));
+    buf.set_line(strip.x, strip.y, &line, room.saturating_sub(1));
+    if room > 0 {
+        buf.set_stringn(
+            strip.x + room,
+            strip.y,
+            &item.key,
+            usize::from(key),
+            ctx.style(Meaning::Key),
+        );
+    }
+}
+
+/// Clears `area` and draws the border of a thing that floats.
+pub(super) fn frame(area: Rect, title: &str, buf: &mut Buffer, ctx: &Ctx<'_>) {
+    for y in area.top()..area.bottom() {
+        for x in area.left()..area.right() {
+            let Some(cell) = buf.cell_mut((x, y)) else {
+                continue;
+            };
+            cell.reset();
+            let (left, right) = (x == area.left(), x + 1 == area.right());
+            let glyph = if y == area.top() {
+                match (left, right) {
+                    (true, _) => Glyph::TopLeft,
+                    (_, true) => Glyph::TopRight,
+                    _ => Glyph::Rule,
+                }
+            } else if y + 1 == area.bottom() {
+                match (left, right) {
+                    (true, _) => Glyph::BottomLeft,
+                    (_, true) => Glyph::BottomRight,
+                    _ => Glyph::Rule,
+                }
+            } else if left || right {
+                Glyph::Bar
+            } else {
+                continue;
+            };
+            cell.set_symbol(ctx.glyph(glyph));
+            cell.set_style(ctx.style(Meaning::Rule));
+        }
+    }
+    let room = usize::from(area.width.saturating_sub(4));
+    let title = format!(" {title} ");
+    buf.set_stringn(area.x + 2, area.y, title, room, ctx.style(Meaning::Title));
+}

@@ -1,0 +1,247 @@
+//! The loop between a terminal and the rest of gpudeck.
+//!
+//! Signals come first, then input, data, time. What is ready is taken in before anything is drawn,
+//! and then at most one frame is drawn. Frames keep a distance that follows the time the terminal
+//! takes for one; a key is answered at once as long as the terminal keeps up.
+
+use std::io::Write;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::app::{App, Cmd, Msg};
+use super::input::Input;
+use super::messages::Level;
+use super::signals::{self, Asked, Signals};
+use super::terminal::{Screen, TerminalError};
+
+/// Distance of frames that data alone asks for, on a fast terminal.
+const FRAME: Duration = Duration::from_millis(50);
+/// Distance of frames on the slowest.
+const SLOW_FRAME: Duration = Duration::from_millis(250);
+/// A frame that takes longer to write than this is not answered to by the next key at once.
+const QUICK_FLUSH: Duration = Duration::from_millis(5);
+/// How long data is taken in before input and drawing get their turn.
+const INTAKE: Duration = Duration::from_millis(6);
+/// Ages change this often.
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Channels between the console and the rest.
+pub struct Ports {
+    /// Messages to the console, bounded: a console that is behind slows its sources down.
+    pub messages: mpsc::Receiver<Msg>,
+    /// Effects that the rest is to have: [`Cmd::FetchObject`], [`Cmd::SwitchContext`],
+    /// [`Cmd::SwitchNamespace`].
+    pub commands: mpsc::Sender<Cmd>,
+}
+
+/// Runs the console on the terminal until it is left. The terminal is given back when this
+/// returns. Await it on the main thread (`block_on`), not in a spawned task: writing to a slow
+/// terminal blocks.
+///
+/// # Errors
+/// When there is no terminal, it fails, or a part of gpudeck panicked.
+pub async fn run(app: App, ports: Ports) -> Result<(), TerminalError> {
+    let screen = Screen::take()?;
+    let (_signals, asked) = Signals::start(screen.restorer())?;
+    let (input, keys) = Input::start();
+    let mut console = Console::new(app, screen, ports, keys, asked, Some(input));
+    console.run().await
+}
+
+/// The loop's state.
+pub struct Console<W: Write> {
+    app: App,
+    screen: Screen<W>,
+    ports: Ports,
+    keys: mpsc::UnboundedReceiver<Msg>,
+    asked: mpsc::UnboundedReceiver<Asked>,
+    input: Option<Input>,
+    /// No frame before this.
+    due: Instant,
+    /// The next frame answers a key.
+    answers: bool,
+}
+
+enum Turn {
+    Go,
+    End,
+}
+
+impl<W: Write> Console<W> {
+    /// A console over any screen and channels; without `input` nothing is paused for a stop.
+    pub fn new(
+        app: App,
+        screen: Screen<W>,
+        ports: Ports,
+        keys: mpsc::UnboundedReceiver<Msg>,
+        asked: mpsc::UnboundedReceiver<Asked>,
+        input: Option<Input>,
+    ) -> Self {
+        Console {
+            app,
+            screen,
+            ports,
+            keys,
+            asked,
+            input,
+            due: Instant::now(),
+            answers: false,
+        }
+    }
+
+    /// The state, to look at.
+    pub fn app(&self) -> &App {
+        &self.app
+    }
+
+    /// Runs until it is left.
+    ///
+    /// # Errors
+    /// When the terminal fails, or a part of gpudeck panicked.
+    pub async fn run(&mut self) -> Result<(), TerminalError> {
+        let restorer = self.screen.restorer();
+        let mut data_open = true;
+        // Paint before anything is known: a blank screen tells nothing.
+        self.draw()?;
+        loop {
+            if self.app.is_dirty() && Instant::now() >= self.due {
+                self.draw()?;
+            }
+            let (due, dirty) = (self.due, self.app.is_dirty());
+            let ages = !dirty && self.app.wants_tick();
+            let turn = tokio::select! {
+                biased;
+                () = restorer.panicked() => return Err(TerminalError::Panicked),
+                asked = self.asked.recv() => match asked {
+                    Some(asked) => self.signal(asked).await?,
+                    None => Turn::End,
+                },
+                key = self.keys.recv() => match key {
+                    Some(key) => self.keys(key).await?,
+                    // The terminal is gone.
+                    None => Turn::End,
+                },
+                msg = self.ports.messages.recv(), if data_open => match msg {
+                    Some(msg) => self.data(msg).await?,
+                    None => {
+                        data_open = false;
+                        Turn::Go
+                    }
+                },
+                () = tokio::time::sleep_until(due), if dirty => Turn::Go,
+                () = tokio::time::sleep(SECOND), if ages => self.update(Msg::Tick).await?,
+            };
+            if matches!(turn, Turn::End) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn draw(&mut self) -> Result<(), TerminalError> {
+        self.screen.present(&mut self.app)?;
+        let took = self.screen.flush_time();
+        let distance = if took > QUICK_FLUSH {
+            (took * 4).clamp(FRAME, SLOW_FRAME)
+        } else {
+            FRAME
+        };
+        self.due = Instant::now() + distance;
+        self.answers = false;
+        Ok(())
+    }
+
+    /// A key and all that are ready behind it.
+    async fn keys(&mut self, first: Msg) -> Result<Turn, TerminalError> {
+        let mut next = Some(first);
+        while let Some(msg) = next {
+            if matches!(self.update(msg).await?, Turn::End) {
+                return Ok(Turn::End);
+            }
+            next = self.keys.try_recv().ok();
+        }
+        if !self.answers && self.screen.flush_time() <= QUICK_FLUSH {
+            self.due = Instant::now();
+            self.answers = true;
+        }
+        Ok(Turn::Go)
+    }
+
+    /// Data and what is ready behind it, for a bounded time.
+    async fn data(&mut self, first: Msg) -> Result<Turn, TerminalError> {
+        let begun = std::time::Instant::now();
+        let mut next = Some(first);
+        while let Some(msg) = next {
+            if matches!(self.update(msg).await?, Turn::End) {
+                return Ok(Turn::End);
+            }
+            if begun.elapsed() > INTAKE {
+                break;
+            }
+            next = self.ports.messages.try_recv().ok();
+        }
+        Ok(Turn::Go)
+    }
+
+    async fn update(&mut self, msg: Msg) -> Result<Turn, TerminalError> {
+        for cmd in self.app.update(msg, Timestamp::now()) {
+            match cmd {
+                Cmd::Quit => return Ok(Turn::End),
+                Cmd::Redraw => self.screen.lose(),
+                Cmd::Copy(text) => self.screen.copy(&text)?,
+                Cmd::Suspend => self.suspend(true).await?,
+                other => {
+                    if self.ports.commands.try_send(other).is_err() {
+                        let busy = "too much is under way; try again in a moment".to_owned();
+                        self.app
+                            .update(Msg::Notice(Level::Warn, busy), Timestamp::now());
+                    }
+                }
+            }
+        }
+        Ok(Turn::Go)
+    }
+
+    async fn signal(&mut self, asked: Asked) -> Result<Turn, TerminalError> {
+        match asked {
+            Asked::Leave => return Ok(Turn::End),
+            Asked::Stop => self.suspend(false).await?,
+            Asked::Continued => {
+                if self.input.is_some() {
+                    self.screen.enter()?;
+                }
+                self.app.update(Msg::Resize, Timestamp::now());
+                self.screen.lose();
+            }
+        }
+        Ok(Turn::Go)
+    }
+
+    /// Gives the terminal to the shell, stops, and takes it again.
+    async fn suspend(&mut self, whole_group: bool) -> Result<(), TerminalError> {
+        if whole_group && !signals::has_job_control() {
+            let text = "there is no shell to suspend to".to_owned();
+            self.app
+                .update(Msg::Notice(Level::Info, text), Timestamp::now());
+            return Ok(());
+        }
+        let Some(input) = &self.input else {
+            return Ok(());
+        };
+        input.pause().await;
+        self.screen.leave();
+        let stopped = signals::stop(whole_group);
+        // Here the process has slept and is awake again.
+        self.screen.enter()?;
+        input.resume();
+        self.app.update(Msg::Resize, Timestamp::now());
+        if let Err(e) = stopped {
+            let text = format!("cannot suspend: {e}");
+            self.app
+                .update(Msg::Notice(Level::Warn, text), Timestamp::now());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,14 @@
+//! The console driven from outside: messages in, screens and side effects out.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+mod bad_config;
+mod keys;
+mod loop_;
+mod pictures;
+mod sample;
+mod sizes;

@@ -1,0 +1,187 @@
+//! The run loop over a counting writer: what is written, and when nothing is.
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+
+use super::sample::{Desk, key, live, node};
+use crate::tui::app::{Cmd, Msg};
+use crate::tui::run::{Console, Ports};
+use crate::tui::signals::Asked;
+use crate::tui::terminal::{Restorer, Screen};
+
+#[derive(Clone, Default)]
+struct Wire(Arc<Mutex<Vec<Vec<u8>>>>);
+
+impl Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().push(bytes.to_vec());
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Wire {
+    fn take(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+struct Bench {
+    wire: Wire,
+    keys: mpsc::UnboundedSender<Msg>,
+    asked: mpsc::UnboundedSender<Asked>,
+    messages: mpsc::Sender<Msg>,
+    commands: mpsc::Receiver<Cmd>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+fn start(nodes: usize) -> Bench {
+    let desk = Desk::of_nodes(nodes);
+    let wire = Wire::default();
+    let screen = Screen::over(
+        wire.clone(),
+        Arc::new(Restorer::detached()),
+        Box::new(|| (120, 40)),
+    );
+    let (keys, key_in) = mpsc::unbounded_channel();
+    let (asked, asked_in) = mpsc::unbounded_channel();
+    let (messages, message_in) = mpsc::channel(16);
+    let (command_out, commands) = mpsc::channel(16);
+    let ports = Ports {
+        messages: message_in,
+        commands: command_out,
+    };
+    let mut console = Console::new(desk.app, screen, ports, key_in, asked_in, None);
+    let task = tokio::spawn(async move { console.run().await.unwrap() });
+    Bench {
+        wire,
+        keys,
+        asked,
+        messages,
+        commands,
+        task,
+    }
+}
+
+/// Lets the paused clock run: all timers due in this time fire.
+async fn pass(time: Duration) {
+    tokio::time::sleep(time).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_console_writes_one_frame_and_then_nothing() {
+    let bench = start(50);
+    pass(Duration::from_millis(200)).await;
+    let first = bench.wire.take();
+    assert_eq!(first.len(), 1, "a frame leaves in one write");
+    let text = String::from_utf8(first.concat()).unwrap();
+    assert!(text.starts_with("\u{1b}[?2026h") && text.ends_with("\u{1b}[?2026l"));
+    pass(Duration::from_secs(60)).await;
+    assert_eq!(bench.wire.take().concat().len(), 0);
+    bench.task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn deltas_that_change_nothing_visible_write_nothing() {
+    let bench = start(200);
+    pass(Duration::from_millis(200)).await;
+    bench.wire.take();
+    for _ in 0..10 {
+        let deltas = vec![node("n0150", 8)];
+        bench
+            .messages
+            .send(Msg::Deltas {
+                generation: 0,
+                deltas,
+            })
+            .await
+            .unwrap();
+        pass(Duration::from_millis(300)).await;
+    }
+    assert_eq!(bench.wire.take().concat().len(), 0);
+    bench.task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_burst_of_data_becomes_few_frames_and_a_key_is_answered_between_them() {
+    let bench = start(20);
+    pass(Duration::from_millis(200)).await;
+    bench.wire.take();
+    for n in 0..200 {
+        let deltas = vec![node(&format!("b{n:04}"), 8)];
+        bench
+            .messages
+            .send(Msg::Deltas {
+                generation: 0,
+                deltas,
+            })
+            .await
+            .unwrap();
+        pass(Duration::from_millis(5)).await;
+    }
+    let frames = bench.wire.take().len();
+    assert!((5..=22).contains(&frames), "{frames} frames in a second");
+    bench.keys.send(Msg::Key(key("j"))).unwrap();
+    tokio::task::yield_now().await;
+    tokio::task::yield_now().await;
+    let answer = bench.wire.take().concat();
+    assert!(
+        !answer.is_empty() && answer.len() < 2_000,
+        "{} bytes",
+        answer.len()
+    );
+    bench.task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn effects_reach_the_outside_and_copy_goes_to_the_terminal() {
+    let mut bench = start(3);
+    bench.keys.send(Msg::Key(key("y"))).unwrap();
+    assert!(
+        matches!(bench.commands.recv().await, Some(Cmd::FetchObject(o)) if &*o.name == "n0000")
+    );
+    pass(Duration::from_millis(200)).await;
+    bench.wire.take();
+    bench.keys.send(Msg::Key(key("esc"))).unwrap();
+    bench.keys.send(Msg::Key(key("c"))).unwrap();
+    pass(Duration::from_millis(200)).await;
+    let text = String::from_utf8(bench.wire.take().concat()).unwrap();
+    assert!(text.contains("\u{1b}]52;c;bjAwMDA="), "{text:?}");
+    bench.task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn quit_key_a_signal_and_a_lost_terminal_all_end_the_loop() {
+    let bench = start(1);
+    bench.keys.send(Msg::Key(key("q"))).unwrap();
+    bench.task.await.unwrap();
+    let bench = start(1);
+    bench.asked.send(Asked::Leave).unwrap();
+    bench.task.await.unwrap();
+    let bench = start(1);
+    drop(bench.keys);
+    bench.task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn data_that_ends_does_not_end_the_console() {
+    let bench = start(1);
+    bench
+        .messages
+        .send(Msg::Deltas {
+            generation: 0,
+            deltas: live(),
+        })
+        .await
+        .unwrap();
+    drop(bench.messages);
+    pass(Duration::from_secs(5)).await;
+    assert!(!bench.task.is_finished());
+    bench.keys.send(Msg::Key(key("q"))).unwrap();
+    bench.task.await.unwrap();
+}

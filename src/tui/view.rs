@@ -1,0 +1,312 @@
+//! What a view is.
+
+use jiff::Timestamp;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::Line;
+
+use super::glyphs::{Glyph, Glyphs};
+use super::theme::{Meaning, Theme};
+use crate::model::{Cluster, Figures, Kind, Str, Uid, WorkloadKey};
+
+/// Which view. The digit that opens it is fixed for good, also for views that come later.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum ViewId {
+    /// Every GPU on one screen.
+    Fleet,
+    /// A row a node.
+    Nodes,
+    /// A row a workload.
+    Jobs,
+    /// What happened, newest last.
+    Timeline,
+}
+
+impl ViewId {
+    /// All of them, in the order of their digits.
+    pub const ALL: [ViewId; 4] = [ViewId::Fleet, ViewId::Nodes, ViewId::Jobs, ViewId::Timeline];
+
+    /// As the views line shows it.
+    pub fn title(self) -> &'static str {
+        match self {
+            ViewId::Fleet => "Fleet",
+            ViewId::Nodes => "Nodes",
+            ViewId::Jobs => "Jobs",
+            ViewId::Timeline => "Timeline",
+        }
+    }
+
+    /// As the command line and the palette name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ViewId::Fleet => "fleet",
+            ViewId::Nodes => "nodes",
+            ViewId::Jobs => "jobs",
+            ViewId::Timeline => "timeline",
+        }
+    }
+
+    /// Its digit.
+    pub fn digit(self) -> char {
+        match self {
+            ViewId::Fleet => '1',
+            ViewId::Nodes => '2',
+            ViewId::Jobs => '5',
+            ViewId::Timeline => '6',
+        }
+    }
+}
+
+/// A thing that a row or cell stands for. Selection, marks, history and commands name things by
+/// this, never by a position.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Target {
+    /// A node by name.
+    Node(Str),
+    /// One GPU of a node, by its index on it.
+    Gpu(Str, u32),
+    /// A workload.
+    Workload(WorkloadKey),
+    /// A pod.
+    Pod(Uid),
+    /// A Kubernetes Event.
+    Event(Uid),
+    /// A decision of our scheduler: when and about which pod.
+    Decision(Timestamp, Uid),
+    /// A namespace.
+    Namespace(Str),
+}
+
+/// A movement of the cursor.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Motion {
+    /// One up.
+    Up,
+    /// One down.
+    Down,
+    /// One to the left.
+    Left,
+    /// One to the right.
+    Right,
+    /// A page up.
+    PageUp,
+    /// A page down.
+    PageDown,
+    /// Half a page up.
+    HalfUp,
+    /// Half a page down.
+    HalfDown,
+    /// To the first.
+    First,
+    /// To the last.
+    Last,
+}
+
+/// What only some views can do; asked by [`View::can`], done by [`View::act`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Act {
+    /// Draw larger.
+    ZoomIn,
+    /// Draw smaller.
+    ZoomOut,
+    /// Group rows by the next key.
+    GroupNext,
+}
+
+/// Why a filter is refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct FilterError {
+    /// Where in the text, in characters from its start.
+    pub at: usize,
+    /// What is wrong and what would be right, in one sentence.
+    pub message: String,
+}
+
+/// Order of the rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sort {
+    /// Name of the column.
+    pub column: &'static str,
+    /// Largest first.
+    pub falling: bool,
+}
+
+/// What Enter leads to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Opens {
+    /// The description of the thing under the cursor.
+    Description,
+    /// Another view, with the cursor on this thing.
+    Place(ViewId, Target),
+}
+
+/// Which picture rows were made from: equal stamps, equal rows.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Stamp {
+    generation: u64,
+    version: u64,
+    namespace: Option<Str>,
+}
+
+/// What a view is drawn from. Nothing else may be looked at while drawing.
+#[derive(Clone, Copy)]
+pub struct Ctx<'a> {
+    /// The picture of the cluster.
+    pub cluster: &'a Cluster,
+    /// Grows with each switch of context: nothing made under another one may be shown.
+    pub generation: u64,
+    /// Its numbers.
+    pub figures: &'a Figures,
+    /// The time of this frame.
+    pub now: Timestamp,
+    /// Styles.
+    pub theme: &'a Theme,
+    /// Signs.
+    pub glyphs: Glyphs,
+    /// Only this namespace is asked for; `None`: all.
+    pub namespace: Option<&'a Str>,
+}
+
+impl Ctx<'_> {
+    /// The style of a meaning.
+    pub fn style(&self, meaning: Meaning) -> Style {
+        self.theme.style(meaning)
+    }
+
+    /// The sign for a meaning.
+    pub fn glyph(&self, glyph: Glyph) -> &'static str {
+        self.glyphs.get(glyph)
+    }
+
+    /// What rows made now are made from. Keep it beside cached rows and rebuild when it differs.
+    pub fn stamp(&self) -> Stamp {
+        Stamp {
+            generation: self.generation,
+            version: self.cluster.version(),
+            namespace: self.namespace.cloned(),
+        }
+    }
+
+    /// Whether objects of this namespace are shown.
+    pub fn in_scope(&self, namespace: &str) -> bool {
+        self.namespace.is_none_or(|n| **n == *namespace)
+    }
+}
+
+/// A view: typed rows made from the cluster, a cursor over them, and how they are drawn.
+///
+/// The order of calls: any number of changes (`motion`, `set_filter`, `toggle_mark`, …), then
+/// [`View::refresh`] with the area to come, then [`View::draw`] with the same area.
+pub trait View: Send {
+    /// Which view it is.
+    fn id(&self) -> ViewId;
+
+    /// The kinds that its rows are made from, the one it cannot do without first.
+    fn kinds(&self) -> &'static [Kind];
+
+    /// Brings cached rows, order, cursor and scroll position up to date. Rows are rebuilt only if
+    /// [`Ctx::stamp`], the filter or the order have changed since.
+    fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>);
+
+    /// Draws what [`View::refresh`] prepared.
+    fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>);
+
+    /// Moves the cursor.
+    fn motion(&mut self, motion: Motion);
+
+    /// What the cursor is on.
+    fn selected(&self) -> Option<Target>;
+
+    /// Puts the cursor on a thing; false if the view has no such row.
+    fn select(&mut self, target: &Target) -> bool;
+
+    /// What Enter leads to, with the cursor on something.
+    fn opens(&self, _ctx: &Ctx<'_>) -> Opens {
+        Opens::Description
+    }
+
+    /// What the thing is, as text for the detail pane; `None` when it is gone or not the view's.
+    fn describe(&self, target: &Target, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>>;
+
+    /// The list of a thing's parts, such as the pods of a workload; `None` when it has none.
+    fn open(&self, _target: &Target) -> Option<Box<dyn View>> {
+        None
+    }
+
+    /// Goes into the thing under the cursor: from now on the view shows its parts. False if it has
+    /// none; then Enter leads to what [`View::opens`] says.
+    fn enter(&mut self) -> bool {
+        false
+    }
+
+    /// Comes back from where [`View::enter`] went; false if it was not inside anything.
+    fn leave(&mut self) -> bool {
+        false
+    }
+
+    /// Whether the view shows the parts of a thing.
+    fn is_inside(&self) -> bool {
+        false
+    }
+
+    /// Rows shown and rows there are without the filter.
+    fn count(&self) -> (usize, usize);
+
+    /// The filter in force, as typed.
+    fn filter(&self) -> &str;
+
+    /// Sets the filter; on error the old one stays in force.
+    fn set_filter(&mut self, text: &str) -> Result<(), FilterError>;
+
+    /// Columns that filters can name, and what each holds, for the help.
+    fn filter_columns(&self) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
+
+    /// Columns that rows can be sorted by.
+    fn sort_columns(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The order in force.
+    fn sort(&self) -> Option<Sort> {
+        None
+    }
+
+    /// Sets the order.
+    fn set_sort(&mut self, _sort: Sort) {}
+
+    /// The marked things, in the order of the rows.
+    fn marks(&self) -> Vec<Target> {
+        Vec::new()
+    }
+
+    /// Marks the thing under the cursor, or takes its mark away; the cursor moves on.
+    fn toggle_mark(&mut self) {}
+
+    /// Marks everything between the last marked row and the cursor.
+    fn mark_range(&mut self) {}
+
+    /// Takes all marks away.
+    fn clear_marks(&mut self) {}
+
+    /// Whether this view can do this.
+    fn can(&self, _act: Act) -> bool {
+        false
+    }
+
+    /// Does it.
+    fn act(&mut self, _act: Act) {}
+
+    /// A word or two for the right end of the views line: the lens, the grouping.
+    fn mode(&self) -> Option<String> {
+        None
+    }
+
+    /// Whether texts on the screen change by time alone, and so a frame a second is wanted.
+    fn ages_by_second(&self, _ctx: &Ctx<'_>) -> bool {
+        false
+    }
+}

@@ -1,0 +1,317 @@
+//! A node: devices, MIG counts, conditions, taints, pods, events.
+
+use ratatui::text::{Line, Span};
+
+use super::sheet::{LIST_LIMIT, Sheet};
+use crate::model::{Condition, GpuCell, Kind, MigStrategy, Node, Sharing, Str, TaintEffect};
+use crate::tui::format;
+use crate::tui::theme::Meaning;
+use crate::tui::view::Ctx;
+use crate::tui::views::gpu_look;
+use crate::tui::views::node_row::NodeRow;
+use crate::tui::views::pods::{self, Scope};
+
+/// Columns for the drawing of one device.
+const DEVICE: u16 = 26;
+
+pub(super) fn describe(name: &Str, gpu: Option<u32>, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
+    let cluster = ctx.cluster;
+    let Some((node, held)) = cluster.node(name) else {
+        let (_, held) = cluster.unknown_nodes().find(|(n, _)| *n == name)?;
+        let row = NodeRow::of_unknown(name, held, cluster.is_known(Kind::Node));
+        let mut sheet = Sheet::new("Node", name, ctx);
+        sheet.styled("state", row.state.clone(), Meaning::Denied);
+        sheet.field(
+            "known",
+            "only what your pods on it tell; its size, health and other pods are not",
+        );
+        pods(&mut sheet, name, ctx);
+        return Some(sheet.finish());
+    };
+    let row = NodeRow::of(node, held, cluster.is_known(Kind::Pod));
+    let mut sheet = Sheet::new("Node", name, ctx);
+    if let Some(index) = gpu {
+        sheet.field("GPU", gpu_in_words(&row, index));
+    }
+    sheet.styled("state", row.state.clone(), row.severity.meaning());
+    facts(&mut sheet, node, &row);
+    sheet.meta(&node.meta);
+    resources(&mut sheet, node, &row, &held.requests);
+    devices(&mut sheet, &row, gpu, ctx);
+    mig(&mut sheet, &row);
+    conditions(&mut sheet, node, ctx);
+    taints(&mut sheet, node);
+    pods(&mut sheet, name, ctx);
+    sheet.happenings(|h| h.kind() == "Node" && h.name() == &**name);
+    sheet.labels(&node.meta);
+    Some(sheet.finish())
+}
+
+fn facts(sheet: &mut Sheet<'_>, node: &Node, row: &NodeRow) {
+    let gpus = &node.gpus;
+    sheet.maybe("model", gpus.model.as_ref().map(|m| m.product().to_owned()));
+    let memory = gpus
+        .memory_mib
+        .map(|mib| format::bytes(i64::from(mib) << 20));
+    sheet.maybe("GPU memory", memory);
+    match node.tier() {
+        Some((tier, label)) => sheet.field("tier", format!("{} (label {label})", tier.name())),
+        None => sheet.styled("tier", format::UNKNOWN, Meaning::Unknown),
+    }
+    sheet.maybe("leaf", row.leaf());
+    sheet.maybe("zone", row.zone());
+    if let Some(clique) = &gpus.clique {
+        sheet.field("NVLink domain", &**clique);
+    }
+    match gpus.sharing {
+        Sharing::None => {}
+        Sharing::TimeSlicing => {
+            sheet.field("sharing", format!("time-slicing, {} a GPU", gpus.replicas));
+        }
+        Sharing::Mps => sheet.field("sharing", format!("MPS, {} a GPU", gpus.replicas)),
+    }
+    sheet.maybe(
+        "kubelet",
+        (!node.kubelet_version.is_empty()).then_some(&*node.kubelet_version),
+    );
+}
+
+fn resources(sheet: &mut Sheet<'_>, node: &Node, row: &NodeRow, asked: &crate::model::Resources) {
+    sheet.section("Requested of allocatable");
+    let known = row.pods.is_some();
+    let of = |used: String, all: String, percent: Option<i64>| {
+        let used = if known { &used } else { format::UNKNOWN };
+        match percent {
+            Some(p) => format!("{used} of {all} ({p}%)"),
+            None => format!("{used} of {all}"),
+        }
+    };
+    let all = &node.allocatable;
+    let cpu = of(
+        format::cpu(asked.cpu_milli),
+        format::cpu(all.cpu_milli),
+        row.cpu_percent,
+    );
+    sheet.field("CPU", cpu);
+    let mem = of(
+        format::bytes(asked.mem_bytes),
+        format::bytes(all.mem_bytes),
+        row.mem_percent,
+    );
+    sheet.field("memory", mem);
+    let pods = of(format::count(asked.pods), format::count(all.pods), None);
+    sheet.field("pods", pods);
+    for (key, capacity) in &node.capacity.extended {
+        let given = all.extended(key);
+        let mut text = of(
+            format::count(asked.extended(key)),
+            format::count(given),
+            None,
+        );
+        let meaning = if given < *capacity {
+            text.push_str(&format!(
+                ", {} of {} not given out",
+                format::count(capacity - given),
+                format::count(*capacity)
+            ));
+            Meaning::Warn
+        } else {
+            Meaning::Text
+        };
+        sheet.styled(
+            key.strip_prefix("nvidia.com/").unwrap_or(key),
+            text,
+            meaning,
+        );
+    }
+}
+
+/// One GPU in words: `3 of 7 slices used`.
+pub(crate) fn gpu_in_words(row: &NodeRow, index: u32) -> String {
+    let Some(cell) = row.cells.get(index as usize) else {
+        return format!("gpu {index}: not known");
+    };
+    let mut text = match cell {
+        GpuCell::Free => "free".to_owned(),
+        GpuCell::Used => "held by a pod".to_owned(),
+        GpuCell::Unhealthy => "sick: the node does not give it out".to_owned(),
+        GpuCell::Shared { used, of } => format!("shared, {used} of {of} shares held"),
+        GpuCell::Mig { instances, slices } => {
+            let width = |used: bool| -> u32 {
+                let those = instances.iter().filter(|i| i.used == used);
+                those.map(|i| u32::from(i.width)).sum()
+            };
+            let held = instances.iter().filter(|i| i.used).count();
+            if instances.is_empty() {
+                "cut by MIG, no instances".to_owned()
+            } else {
+                format!(
+                    "MIG, {held} of {} instances held, {} of {slices} memory slices",
+                    instances.len(),
+                    width(true),
+                )
+            }
+        }
+    };
+    if !row.is_ready() {
+        text.push_str("; the node does not answer or is not ready");
+    } else if row.is_cordoned() {
+        text.push_str("; the node is cordoned");
+    }
+    format!("gpu {index}: {text}")
+}
+
+fn devices(sheet: &mut Sheet<'_>, row: &NodeRow, at: Option<u32>, ctx: &Ctx<'_>) {
+    sheet.section("Devices");
+    if row.cells.is_empty() {
+        match row.gpus() {
+            None if row.has_gpus() => sheet.text(
+                "their number is not known: neither a label nor the device plugin states it",
+                Meaning::Unknown,
+            ),
+            _ => sheet.text("no GPUs", Meaning::Muted),
+        }
+        return;
+    }
+    for (index, cell) in (0u32..).zip(&row.cells) {
+        let one = NodeRow {
+            cells: vec![cell.clone()],
+            ..row.clone()
+        };
+        let drawing = gpu_look::row(&one, DEVICE, ctx);
+        let pad = usize::from(DEVICE).saturating_sub(drawing.width());
+        let mut spans = vec![Span::styled(
+            format!("{index:>3}  "),
+            ctx.style(if at == Some(index) {
+                Meaning::Title
+            } else {
+                Meaning::Muted
+            }),
+        )];
+        spans.extend(drawing.spans);
+        let words = gpu_in_words(row, index);
+        let words = words.split_once(": ").map_or(&*words, |(_, rest)| rest);
+        spans.push(Span::styled(
+            format!("{} {words}", " ".repeat(pad)),
+            ctx.style(Meaning::Text),
+        ));
+        sheet.line(spans);
+    }
+    sheet.text(
+        "which pod holds which device is not stated by pods and nodes; counts are drawn, used ones first",
+        Meaning::Muted,
+    );
+}
+
+fn mig(sheet: &mut Sheet<'_>, row: &NodeRow) {
+    let Some(node) = &row.node else { return };
+    let gpus = &node.gpus;
+    if row.mig.is_empty() && gpus.mig_config.is_none() && gpus.strategy.is_none() {
+        return;
+    }
+    sheet.section("MIG");
+    if let Some(strategy) = gpus.strategy {
+        let name = match strategy {
+            MigStrategy::Single => "single",
+            MigStrategy::Mixed => "mixed",
+        };
+        sheet.field("strategy", name);
+    }
+    if let Some(config) = &gpus.mig_config {
+        let state = gpus.mig_state.map_or(format::UNKNOWN, |s| s.name());
+        sheet.field("layout", format!("{config}, {state}"));
+    }
+    for m in &row.mig {
+        let mut text = format!("{} of {} held", m.used, m.capacity);
+        if m.allocatable < m.capacity {
+            text.push_str(&format!(", {} not given out", m.capacity - m.allocatable));
+        }
+        sheet.field(&m.profile.to_string(), text);
+    }
+}
+
+fn conditions(sheet: &mut Sheet<'_>, node: &Node, ctx: &Ctx<'_>) {
+    sheet.section("Conditions");
+    if node.conditions.is_empty() {
+        sheet.text("none stated", Meaning::Unknown);
+    }
+    let mut sorted: Vec<&Condition> = node.conditions.iter().collect();
+    // Faults first, then Ready, then the rest by name.
+    sorted.sort_by_key(|c| {
+        (
+            c.is_fault() != Some(true),
+            &*c.kind != "Ready",
+            c.kind.clone(),
+        )
+    });
+    for c in sorted {
+        let (word, meaning) = match c.is_fault() {
+            Some(true) => ("fault", Meaning::Danger),
+            Some(false) => ("good", Meaning::Ok),
+            None => ("—", Meaning::Unknown),
+        };
+        let status = match c.status {
+            Some(true) => "True",
+            Some(false) => "False",
+            None => "Unknown",
+        };
+        let since = format::age(c.changed, ctx.now);
+        let mut spans = vec![
+            Span::styled(format!("{word:<6}"), ctx.style(meaning)),
+            Span::styled(format!("{} ", c.kind), ctx.style(Meaning::Text)),
+            Span::styled(format!("{status} for {since}"), ctx.style(Meaning::Muted)),
+        ];
+        let words: Vec<&str> = [&*c.reason, &*c.message]
+            .into_iter()
+            .filter(|w| !w.is_empty())
+            .collect();
+        if !words.is_empty() {
+            spans.push(Span::styled(
+                format!("  {}", words.join(": ")),
+                ctx.style(Meaning::Text),
+            ));
+        }
+        sheet.line(spans);
+    }
+}
+
+fn taints(sheet: &mut Sheet<'_>, node: &Node) {
+    if node.taints.is_empty() {
+        return;
+    }
+    sheet.section("Taints");
+    for taint in &node.taints {
+        let effect = match taint.effect {
+            TaintEffect::NoSchedule => "NoSchedule: new pods stay away",
+            TaintEffect::PreferNoSchedule => "PreferNoSchedule: new pods stay away if they can",
+            TaintEffect::NoExecute => "NoExecute: running pods leave too",
+        };
+        let value = if taint.value.is_empty() {
+            String::new()
+        } else {
+            format!("={}", taint.value)
+        };
+        sheet.text(format!("{}{value}  {effect}", taint.key), Meaning::Text);
+    }
+}
+
+fn pods(sheet: &mut Sheet<'_>, name: &Str, ctx: &Ctx<'_>) {
+    sheet.section("Pods");
+    if !ctx.cluster.is_known(Kind::Pod) {
+        sheet.text("not known", Meaning::Unknown);
+        return;
+    }
+    let rows = pods::all(ctx.cluster, &Scope::Node(name.clone()));
+    if rows.is_empty() {
+        sheet.text("none", Meaning::Muted);
+    }
+    for row in rows.iter().take(LIST_LIMIT) {
+        sheet.line(super::pod::one_line(row, None, ctx));
+    }
+    if let Some(more) = rows.len().checked_sub(LIST_LIMIT).filter(|n| *n > 0) {
+        sheet.text(
+            format!("and {} more", format::count_of(more)),
+            Meaning::Muted,
+        );
+    }
+}

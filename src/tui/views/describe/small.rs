@@ -1,0 +1,113 @@
+//! Events, decisions, namespaces.
+
+use jiff::Timestamp;
+use ratatui::text::Line;
+
+use super::sheet::Sheet;
+use crate::model::{Decision, DecisionKind, FilterCount, Reason, Severity, Str, Uid};
+use crate::tui::format;
+use crate::tui::theme::Meaning;
+use crate::tui::view::Ctx;
+
+pub(super) fn event(uid: &Uid, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
+    let event = ctx.cluster.events().find(|e| e.meta.uid == *uid)?;
+    let mut sheet = Sheet::new("Event", &event.reason, ctx);
+    let (kind, meaning) = match event.severity {
+        Severity::Warning => ("Warning", Meaning::Warn),
+        Severity::Normal => ("Normal", Meaning::Text),
+    };
+    sheet.styled("type", kind, meaning);
+    let namespace = if event.subject_namespace.is_empty() {
+        String::new()
+    } else {
+        format!("{}/", event.subject_namespace)
+    };
+    let subject = format!("{} {namespace}{}", event.subject_kind, event.subject_name);
+    sheet.field("about", subject);
+    sheet.field("message", &*event.message);
+    sheet.maybe(
+        "from",
+        (!event.reporter.is_empty()).then_some(&*event.reporter),
+    );
+    sheet.maybe("last seen", event.last_seen.map(format::timestamp));
+    sheet.field(
+        "seen",
+        format!("{} times", format::count(event.count.max(1).into())),
+    );
+    sheet.meta(&event.meta);
+    Some(sheet.finish())
+}
+
+pub(super) fn decision(at: Timestamp, pod: &Uid, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
+    let found = ctx
+        .cluster
+        .decision_log()
+        .rev()
+        .find(|d| d.at == at && d.pod == *pod)?;
+    let name = format!("about pod {}/{}", found.namespace, found.name);
+    let mut sheet = Sheet::new("Decision", &name, ctx);
+    sheet.field("when", format::timestamp(found.at));
+    if let Some(key) = ctx.cluster.workload_of(pod) {
+        sheet.field("workload", format!("{} {key}", key.kind));
+    } else {
+        sheet.styled("pod", "does not exist any more", Meaning::Muted);
+    }
+    write(&mut sheet, found);
+    Some(sheet.finish())
+}
+
+fn write(sheet: &mut Sheet<'_>, decision: &Decision) {
+    let reason = match &decision.kind {
+        DecisionKind::Placed { node, why } => {
+            sheet.styled("placed on", node.to_string(), Meaning::Ok);
+            sheet.field("why", &**why);
+            return;
+        }
+        DecisionKind::Waiting(reason) => reason,
+    };
+    sheet.styled("waits", reason.to_string(), Meaning::Waiting);
+    let filters: &[FilterCount] = match reason {
+        Reason::NoNodeFits { filters, .. } | Reason::GangDoesNotFit { filters, .. } => filters,
+        _ => return,
+    };
+    sheet.section("Nodes by the first thing that refuses them");
+    for f in filters {
+        sheet.text(
+            format!("{:>7}  {}", format::count(f.nodes.into()), f.why),
+            Meaning::Text,
+        );
+    }
+}
+
+pub(super) fn namespace(name: &Str, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
+    if !ctx.cluster.namespace_names().contains(name) {
+        return None;
+    }
+    let mut sheet = Sheet::new("Namespace", name, ctx);
+    match ctx.cluster.namespaces().find(|n| n.meta.name == *name) {
+        Some(ns) if ns.terminating => sheet.styled("state", "terminating", Meaning::Warn),
+        Some(_) => sheet.field("state", "active"),
+        None => sheet.styled("state", format::UNKNOWN, Meaning::Unknown),
+    }
+    let figures = ctx.cluster.namespace_figures();
+    match figures.iter().find(|f| f.namespace == *name) {
+        Some(f) => {
+            sheet.field("pods", format::count(f.pods.into()));
+            sheet.field("GPUs held", format::count(f.gpus));
+            sheet.field(
+                "MIG held",
+                format!("{} instances", format::count(f.mig_instances)),
+            );
+            sheet.field(
+                "waiting",
+                format!(
+                    "{} pods that ask {} GPUs",
+                    format::count(f.waiting_pods.into()),
+                    format::count(f.waiting_gpus)
+                ),
+            );
+        }
+        None => sheet.styled("pods", "none that hold or wait", Meaning::Muted),
+    }
+    Some(sheet.finish())
+}

@@ -1,0 +1,393 @@
+//! Fleet: every GPU on one screen.
+//!
+//! One cell a GPU with a gap between nodes, rows by leaf, zone, model or namespace. Shape carries
+//! the state and colour the lens. When it does not fit: one cell a node, then one a group.
+
+mod group;
+mod layout;
+mod paint;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+pub use group::{Group, GroupBy, groups};
+pub use layout::Zoom;
+pub(crate) use paint::{LEGEND, looks};
+
+use self::layout::{Item, Layout};
+use super::describe;
+use super::node_row::{self, NodeRow};
+use crate::model::{Cluster, Kind, Str};
+use crate::tui::filter::Filter;
+use crate::tui::state::{DataState, Placeholder};
+use crate::tui::table::moved;
+use crate::tui::view::{Act, Ctx, FilterError, Motion, Stamp, Target, View, ViewId};
+
+/// What colour and shape tell.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Lens {
+    /// What is held by pods.
+    #[default]
+    Allocation,
+}
+
+impl Lens {
+    /// As the screen writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Lens::Allocation => "allocation",
+        }
+    }
+}
+
+/// What rows and layout were last made from.
+#[derive(PartialEq)]
+struct Made {
+    stamp: Stamp,
+    width: u16,
+    height: u16,
+    at: Option<i64>,
+}
+
+/// The view.
+#[derive(Default)]
+pub struct FleetView {
+    lens: Lens,
+    /// All nodes that have GPUs, also those that the filter hides.
+    all: Vec<Arc<NodeRow>>,
+    rows: Vec<Arc<NodeRow>>,
+    /// Nodes that are left out because they have no GPUs.
+    without_gpus: usize,
+    groups: Vec<Group>,
+    layout: Layout,
+    /// The zoom in force.
+    zoom: Option<Zoom>,
+    /// The zoom that was asked for; until then the nearest one that fits.
+    asked_zoom: Option<Zoom>,
+    group_by: Option<GroupBy>,
+    filter: Filter<NodeRow>,
+    filter_text: String,
+    made: Option<Made>,
+    dirty: bool,
+    at: usize,
+    key: Option<(Str, u32)>,
+    /// Marked nodes.
+    marks: HashSet<Str>,
+    last_mark: Option<Str>,
+}
+
+/// Nodes that belong on the map, and how many do not because they have no GPUs.
+pub fn rows(cluster: &Cluster) -> (Vec<Arc<NodeRow>>, usize) {
+    let all = node_row::all(cluster);
+    let before = all.len();
+    let rows: Vec<Arc<NodeRow>> = all
+        .into_iter()
+        .filter(NodeRow::has_gpus)
+        .map(Arc::new)
+        .collect();
+    let without = before - rows.len();
+    (rows, without)
+}
+
+impl FleetView {
+    fn rebuild(&mut self, area: Rect, ctx: &Ctx<'_>) {
+        self.rows = if self.filter.is_empty() {
+            self.all.clone()
+        } else {
+            let passes = |r: &&Arc<NodeRow>| self.filter.matches(r, ctx.now, NodeRow::search);
+            self.all.iter().filter(passes).cloned().collect()
+        };
+        if self.group_by.is_none() && !self.all.is_empty() {
+            self.group_by = Some(GroupBy::choose(&self.all));
+        }
+        let by = self.group_by.unwrap_or(GroupBy::Model);
+        self.groups = group::groups(&self.rows, by, ctx.cluster);
+        let map = paint::map_area(area);
+        let lay = |zoom| Layout::of(&self.groups, &self.rows, zoom, map.width, map.height);
+        let (zoom, layout) = match self.asked_zoom {
+            Some(zoom) => (zoom, lay(zoom)),
+            None => {
+                let mut zoom = Zoom::Gpu;
+                let mut layout = lay(zoom);
+                while let (false, Some(farther)) = (layout.fits(), zoom.farther()) {
+                    zoom = farther;
+                    layout = lay(zoom);
+                }
+                (zoom, layout)
+            }
+        };
+        self.zoom = Some(zoom);
+        self.layout = layout;
+        self.follow();
+        self.keep_marks();
+    }
+
+    /// Whether cells stand for nodes that can be marked.
+    fn marks_nodes(&self) -> bool {
+        self.zoom.is_some_and(|z| z != Zoom::Group)
+    }
+
+    /// Takes away the marks of nodes that are not on the map any more.
+    fn keep_marks(&mut self) {
+        if !self.marks.is_empty() {
+            let there: HashSet<&Str> = self.rows.iter().map(|r| &r.name).collect();
+            self.marks.retain(|name| there.contains(name));
+        }
+    }
+
+    /// Finds the cell of the cursor's key again; if it is gone the cursor stays at its place.
+    fn follow(&mut self) {
+        let found = self
+            .key
+            .as_ref()
+            .and_then(|(name, gpu)| self.position(name, *gpu));
+        let last = self.layout.items.len().saturating_sub(1);
+        self.at = found.unwrap_or(self.at).min(last);
+        self.remember();
+    }
+
+    /// The cell that shows a GPU of a node at the zoom in force.
+    fn position(&self, name: &str, gpu: u32) -> Option<usize> {
+        let node = self.rows.iter().position(|r| *r.name == *name)?;
+        let mut items = self.layout.items.iter();
+        match self.zoom {
+            Some(Zoom::Group) => {
+                let group = self.groups.iter().position(|g| g.nodes.contains(&node))?;
+                items.position(|i| i.group == group)
+            }
+            Some(Zoom::Gpu) => items
+                .position(|i| i.node == node && i.gpu == gpu)
+                .or_else(|| self.layout.items.iter().position(|i| i.node == node)),
+            _ => items.position(|i| i.node == node),
+        }
+    }
+
+    fn remember(&mut self) {
+        let Some(item) = self.layout.items.get(self.at) else {
+            return;
+        };
+        let Some(row) = self.rows.get(item.node) else {
+            return;
+        };
+        // At farther zooms the GPU is kept, so that zooming in again finds it.
+        let same = self.key.as_ref().filter(|(name, _)| match self.zoom {
+            Some(Zoom::Gpu) => false,
+            Some(Zoom::Group) => self.groups.get(item.group).is_some_and(|g| {
+                g.nodes
+                    .iter()
+                    .filter_map(|n| self.rows.get(*n))
+                    .any(|r| r.name == *name)
+            }),
+            _ => *name == row.name,
+        });
+        if same.is_none() {
+            self.key = Some((row.name.clone(), item.gpu));
+        }
+    }
+
+    fn item(&self) -> Option<&Item> {
+        self.layout.items.get(self.at)
+    }
+
+    /// The row of the node under the cursor.
+    fn row(&self) -> Option<&Arc<NodeRow>> {
+        self.item().and_then(|i| self.rows.get(i.node))
+    }
+
+    fn placeholder(&self, state: DataState) -> Placeholder<'_> {
+        Placeholder {
+            state,
+            filter: &self.filter_text,
+            hidden: self.all.len(),
+            awaits: "nodes that have GPUs",
+        }
+    }
+}
+
+impl View for FleetView {
+    fn id(&self) -> ViewId {
+        ViewId::Fleet
+    }
+
+    fn kinds(&self) -> &'static [Kind] {
+        &[Kind::Node, Kind::Pod]
+    }
+
+    fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>) {
+        let made = Made {
+            stamp: ctx.stamp(),
+            width: area.width,
+            height: area.height,
+            at: self.filter.by_time().then(|| ctx.now.as_second()),
+        };
+        if self.made.as_ref().is_none_or(|m| m.stamp != made.stamp) {
+            (self.all, self.without_gpus) = rows(ctx.cluster);
+            self.dirty = true;
+        }
+        if self.dirty || self.made.as_ref() != Some(&made) {
+            self.rebuild(area, ctx);
+            self.dirty = false;
+        }
+        self.made = Some(made);
+    }
+
+    fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
+        let state = DataState::of(ctx.cluster, Kind::Node);
+        if self.rows.is_empty() {
+            self.placeholder(state).draw(area, buf, ctx);
+            return;
+        }
+        let dim = matches!(state, DataState::Stale(..));
+        paint::draw(self, area, buf, ctx, dim);
+    }
+
+    fn motion(&mut self, motion: Motion) {
+        let len = self.layout.items.len();
+        let page = self.layout.page_lines();
+        self.at = match motion {
+            Motion::Left => self.at.saturating_sub(1),
+            Motion::Right => (self.at + 1).min(len.saturating_sub(1)),
+            Motion::First | Motion::Last => moved(self.at, motion, len, 1),
+            _ => {
+                let line = self.layout.line_of(self.at);
+                let to = moved(line, motion, self.layout.lines.len(), page);
+                let x = self.item().map_or(0, |i| i.x);
+                if to == line {
+                    self.at
+                } else {
+                    self.layout.nearest(to, x).unwrap_or(self.at)
+                }
+            }
+        };
+        self.remember();
+    }
+
+    fn selected(&self) -> Option<Target> {
+        let name = self.row()?.name.clone();
+        match self.zoom? {
+            Zoom::Gpu => Some(Target::Gpu(name, self.item()?.gpu)),
+            Zoom::Node => Some(Target::Node(name)),
+            Zoom::Group => None,
+        }
+    }
+
+    fn select(&mut self, target: &Target) -> bool {
+        let (name, gpu) = match target {
+            Target::Node(name) => (name, 0),
+            Target::Gpu(name, gpu) => (name, *gpu),
+            _ => return false,
+        };
+        let Some(at) = self.position(name, gpu) else {
+            return false;
+        };
+        self.at = at;
+        self.key = Some((name.clone(), gpu));
+        true
+    }
+
+    fn describe(&self, target: &Target, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
+        describe::target(target, ctx)
+    }
+
+    fn count(&self) -> (usize, usize) {
+        (self.rows.len(), self.all.len())
+    }
+
+    fn filter(&self) -> &str {
+        &self.filter_text
+    }
+
+    fn set_filter(&mut self, text: &str) -> Result<(), FilterError> {
+        self.filter = Filter::parse(text, node_row::FILTER)?;
+        text.trim().clone_into(&mut self.filter_text);
+        self.dirty = true;
+        Ok(())
+    }
+
+    fn filter_columns(&self) -> Vec<(&'static str, &'static str)> {
+        crate::tui::filter::names(node_row::FILTER)
+    }
+
+    fn marks(&self) -> Vec<Target> {
+        let marked = self.rows.iter().filter(|r| self.marks.contains(&r.name));
+        marked.map(|r| Target::Node(r.name.clone())).collect()
+    }
+
+    fn toggle_mark(&mut self) {
+        if !self.marks_nodes() {
+            return;
+        }
+        let Some(name) = self.row().map(|r| r.name.clone()) else {
+            return;
+        };
+        if !self.marks.remove(&name) {
+            self.marks.insert(name.clone());
+        }
+        self.last_mark = Some(name);
+        let node = self.item().map(|i| i.node);
+        let after = self.layout.items.iter().skip(self.at);
+        let same = after.take_while(|i| Some(i.node) == node).count();
+        if self.at + same < self.layout.items.len() {
+            self.at += same;
+            self.remember();
+        }
+    }
+
+    fn mark_range(&mut self) {
+        if !self.marks_nodes() {
+            return;
+        }
+        let last = self.last_mark.clone();
+        let from = last.and_then(|name| self.position(&name, 0));
+        let from = from.unwrap_or(self.at);
+        let (low, high) = (from.min(self.at), from.max(self.at));
+        for item in self.layout.items.iter().take(high + 1).skip(low) {
+            if let Some(row) = self.rows.get(item.node) {
+                self.marks.insert(row.name.clone());
+            }
+        }
+        self.last_mark = self.row().map(|r| r.name.clone());
+    }
+
+    fn clear_marks(&mut self) {
+        self.marks.clear();
+        self.last_mark = None;
+    }
+
+    fn can(&self, act: Act) -> bool {
+        match act {
+            Act::ZoomIn => self.zoom.and_then(Zoom::nearer).is_some(),
+            Act::ZoomOut => self.zoom.and_then(Zoom::farther).is_some(),
+            Act::GroupNext => !self.rows.is_empty(),
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        let Some(zoom) = self.zoom else { return };
+        match act {
+            Act::ZoomIn => self.asked_zoom = zoom.nearer().or(self.asked_zoom),
+            Act::ZoomOut => self.asked_zoom = zoom.farther().or(self.asked_zoom),
+            Act::GroupNext => self.group_by = self.group_by.map(GroupBy::next),
+        }
+        self.dirty = true;
+    }
+
+    fn mode(&self) -> Option<String> {
+        let by = self.group_by.unwrap_or(GroupBy::Model).name();
+        let cell = match self.zoom? {
+            Zoom::Gpu => "a GPU",
+            Zoom::Node => "a node",
+            Zoom::Group => by,
+        };
+        let cell = if cell == by {
+            format!("a cell a {by}")
+        } else {
+            format!("a cell {cell}, by {by}")
+        };
+        Some(format!("lens {}, {cell}", self.lens.name()))
+    }
+}

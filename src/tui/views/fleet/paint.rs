@@ -1,0 +1,371 @@
+//! Drawing of the map, its legend and the line that tells the cell under the cursor.
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthStr;
+
+use super::group::Group;
+use super::layout::{Item, MapLine, Zoom};
+use super::{FleetView, Lens, layout};
+use crate::model::truncate_middle;
+use crate::tui::format;
+use crate::tui::glyphs::Glyph;
+use crate::tui::theme::Meaning;
+use crate::tui::view::Ctx;
+use crate::tui::views::describe::gpu_in_words;
+use crate::tui::views::gpu_look::{self, Look};
+use crate::tui::views::node_row::NodeRow;
+
+/// The signs of GPUs, what they mean and their names.
+pub(crate) const LEGEND: [(Glyph, Meaning, &str); 8] = [
+    (Glyph::GpuUsed, Meaning::Used, "whole"),
+    (Glyph::GpuMig, Meaning::Mig, "sliced"),
+    (Glyph::GpuMigAlt, Meaning::Free, "sliced, free"),
+    (Glyph::GpuShared, Meaning::Shared, "shared"),
+    (Glyph::GpuFree, Meaning::Free, "free"),
+    (Glyph::GpuSick, Meaning::Sick, "sick"),
+    (Glyph::GpuCordoned, Meaning::Cordoned, "cordoned"),
+    (Glyph::GpuUnknown, Meaning::Unknown, "unknown"),
+];
+
+/// Lines below the map: legend and description, as far as there is room.
+fn lines_below(height: u16) -> u16 {
+    match height {
+        0..=2 => 0,
+        3..=5 => 1,
+        _ => 2,
+    }
+}
+
+/// The part of the view that the map gets. A column on each side is left free.
+pub(super) fn map_area(area: Rect) -> Rect {
+    Rect {
+        x: area.x.saturating_add(1).min(area.right()),
+        width: area.width.saturating_sub(2),
+        height: area.height.saturating_sub(lines_below(area.height)),
+        ..area
+    }
+}
+
+/// How a lens shows a GPU of a node.
+fn gpu(lens: Lens, row: &NodeRow, index: u32) -> Look {
+    match lens {
+        Lens::Allocation => match row.cells.get(index as usize) {
+            Some(cell) => gpu_look::one(cell, row),
+            // Of a node that may not be seen, what is held is known.
+            None if row.node.is_none() && f64::from(index) < row.used_gpus.unwrap_or(0.0) => {
+                (Glyph::GpuUsed, Meaning::Used)
+            }
+            None => (Glyph::GpuUnknown, Meaning::Unknown),
+        },
+    }
+}
+
+/// A node's GPUs as the lens of allocation shows them.
+pub(crate) fn looks(row: &NodeRow) -> impl Iterator<Item = Look> {
+    let cells = u32::try_from(layout::cells_of(row)).unwrap_or(1);
+    (0..cells).map(|index| gpu(Lens::Allocation, row, index))
+}
+
+fn node(lens: Lens, row: &NodeRow) -> Look {
+    match lens {
+        Lens::Allocation => gpu_look::of_node(row),
+    }
+}
+
+fn group(lens: Lens, group: &Group) -> Look {
+    match lens {
+        Lens::Allocation if group.gpus == 0 => (Glyph::GpuUnknown, Meaning::Unknown),
+        Lens::Allocation => gpu_look::filled(gpu_look::share(group.used_gpus, group.gpus)),
+    }
+}
+
+pub(super) fn draw(view: &FleetView, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>, dim: bool) {
+    if area.is_empty() {
+        return;
+    }
+    let map = map_area(area);
+    let layout = &view.layout;
+    let page_lines = layout.page_lines();
+    let first = layout.line_of(view.at) / page_lines * page_lines;
+    let height = usize::from(layout.column_height).max(1);
+    let lines = layout.lines.iter().skip(first).take(page_lines);
+    for (place, line) in lines.enumerate() {
+        let column = u16::try_from(place / height).unwrap_or(u16::MAX);
+        let y = u16::try_from(place % height).unwrap_or(u16::MAX);
+        let step = layout.column_width.saturating_add(3);
+        let x = map.x.saturating_add(column.saturating_mul(step));
+        let y = map.y.saturating_add(y);
+        if y < map.bottom() && x < map.right() {
+            let strip = Rect::new(x, y, layout.column_width.min(map.right() - x), 1);
+            draw_line(view, line, place % height == 0, strip, buf, ctx);
+        }
+    }
+    if dim {
+        buf.set_style(map, ctx.style(Meaning::Dim));
+    }
+    draw_cursor(view, first, map, buf, ctx);
+    draw_below(view, area, buf, ctx);
+}
+
+fn draw_line(
+    view: &FleetView,
+    line: &MapLine,
+    at_top: bool,
+    strip: Rect,
+    buf: &mut Buffer,
+    ctx: &Ctx<'_>,
+) {
+    let label_width = usize::from(view.layout.label_width);
+    // A group that goes on in the next screen column is named again there.
+    if let Some(group) = line.group.and_then(|g| view.groups.get(g))
+        && (line.begins || at_top)
+    {
+        let label = truncate_middle(&group.label, label_width);
+        buf.set_stringn(
+            strip.x,
+            strip.y,
+            &label,
+            usize::from(strip.width),
+            ctx.style(Meaning::Muted),
+        );
+    }
+    for item in view
+        .layout
+        .items
+        .get(line.items.clone())
+        .unwrap_or_default()
+    {
+        let x = strip.x.saturating_add(item.x);
+        if x >= strip.right() {
+            break;
+        }
+        if line.group.is_none() && label_width > 0 {
+            let label = view.groups.get(item.group).map_or("", |g| &g.label);
+            let from = x.saturating_sub(view.layout.label_width + 1);
+            let label = truncate_middle(label, label_width);
+            buf.set_string(from, strip.y, &label, ctx.style(Meaning::Muted));
+        }
+        let (glyph, meaning) = look(view, item);
+        if let Some(cell) = buf.cell_mut((x, strip.y)) {
+            cell.set_symbol(ctx.glyph(glyph));
+            cell.set_style(ctx.style(meaning));
+        }
+        draw_mark(view, item, (x, strip.y), buf, ctx);
+    }
+}
+
+/// A marked node: a bar in the gap before it, or underlined where there is no gap.
+fn draw_mark(view: &FleetView, item: &Item, at: (u16, u16), buf: &mut Buffer, ctx: &Ctx<'_>) {
+    let marked = view
+        .rows
+        .get(item.node)
+        .is_some_and(|row| view.marks.contains(&row.name));
+    if !marked || view.zoom == Some(Zoom::Group) {
+        return;
+    }
+    let style = ctx.style(Meaning::Mark);
+    if view.zoom == Some(Zoom::Node) {
+        if let Some(cell) = buf.cell_mut(at) {
+            cell.set_style(style.add_modifier(Modifier::UNDERLINED));
+        }
+    } else if item.gpu == 0
+        && let Some(cell) = buf.cell_mut((at.0.saturating_sub(1), at.1))
+    {
+        cell.set_symbol(ctx.glyph(Glyph::Mark));
+        cell.set_style(style);
+    }
+}
+
+fn look(view: &FleetView, item: &Item) -> Look {
+    let unknown = (Glyph::GpuUnknown, Meaning::Unknown);
+    match view.zoom {
+        Some(Zoom::Group) => view
+            .groups
+            .get(item.group)
+            .map_or(unknown, |g| group(view.lens, g)),
+        Some(Zoom::Node) => view
+            .rows
+            .get(item.node)
+            .map_or(unknown, |row| node(view.lens, row)),
+        _ => view
+            .rows
+            .get(item.node)
+            .map_or(unknown, |row| gpu(view.lens, row, item.gpu)),
+    }
+}
+
+/// The cell under the cursor: in the selection's colours, turned round unless it is full, so that
+/// a dot in a large map is seen.
+fn draw_cursor(view: &FleetView, first: usize, map: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
+    let layout = &view.layout;
+    let Some(item) = layout.items.get(view.at) else {
+        return;
+    };
+    let place = layout.line_of(view.at).saturating_sub(first);
+    let height = usize::from(layout.column_height).max(1);
+    let column = u16::try_from(place / height).unwrap_or(u16::MAX);
+    let step = layout.column_width.saturating_add(3);
+    let x = map
+        .x
+        .saturating_add(column.saturating_mul(step))
+        .saturating_add(item.x);
+    let y = map
+        .y
+        .saturating_add(u16::try_from(place % height).unwrap_or(u16::MAX));
+    if x >= map.right() || y >= map.bottom() {
+        return;
+    }
+    let (glyph, _) = look(view, item);
+    let mut style = Style::reset().patch(ctx.style(Meaning::Selection));
+    if glyph != Glyph::GpuUsed {
+        style = style.add_modifier(Modifier::REVERSED);
+    }
+    if let Some(cell) = buf.cell_mut((x, y)) {
+        cell.set_style(style);
+    }
+}
+
+fn draw_below(view: &FleetView, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
+    let lines = lines_below(area.height);
+    if lines == 0 {
+        return;
+    }
+    let width = area.width.saturating_sub(2);
+    let x = area.x.saturating_add(1).min(area.right());
+    if lines > 1 {
+        let y = area.bottom() - 2;
+        let wide = legend(view, ctx, "  ");
+        let legend = if wide.width() > usize::from(width) {
+            legend(view, ctx, " ")
+        } else {
+            wide
+        };
+        let pages = pages(view);
+        let left_out = left_out(view);
+        // What is left out is said where there is room; the page is said always.
+        let room = usize::from(width).saturating_sub(legend.width() + pages.width() + 2);
+        let notes = if left_out.is_empty() || left_out.width() + 2 > room {
+            pages
+        } else if pages.is_empty() {
+            left_out
+        } else {
+            format!("{left_out}, {pages}")
+        };
+        buf.set_line(x, y, &legend, width);
+        let own = u16::try_from(notes.width()).unwrap_or(width).min(width);
+        let at = x + width - own;
+        if own > 0 {
+            buf.set_string(at.saturating_sub(1), y, " ", ctx.style(Meaning::Text));
+            buf.set_stringn(at, y, &notes, usize::from(own), ctx.style(Meaning::Muted));
+        }
+    }
+    let line = description(view, ctx, usize::from(width));
+    buf.set_line(x, area.bottom() - 1, &line, width);
+}
+
+fn legend(view: &FleetView, ctx: &Ctx<'_>, gap: &'static str) -> Line<'static> {
+    let sums: &[(Glyph, Meaning, &str)] = &[
+        (Glyph::GpuFree, Meaning::Free, "free"),
+        (Glyph::Eighth2, Meaning::Used, "partly used"),
+        (Glyph::GpuUsed, Meaning::Used, "full"),
+        (Glyph::GpuSick, Meaning::Sick, "sick"),
+        (Glyph::GpuCordoned, Meaning::Cordoned, "cordoned"),
+        (Glyph::GpuUnknown, Meaning::Unknown, "unknown"),
+    ];
+    let signs = if view.zoom == Some(Zoom::Gpu) {
+        &LEGEND
+    } else {
+        sums
+    };
+    let mut spans = Vec::new();
+    for (glyph, meaning, name) in signs {
+        if !spans.is_empty() {
+            spans.push(Span::raw(gap));
+        }
+        spans.push(Span::styled(ctx.glyph(*glyph), ctx.style(*meaning)));
+        spans.push(Span::styled(format!(" {name}"), ctx.style(Meaning::Muted)));
+    }
+    Line::from(spans)
+}
+
+/// How many nodes the map leaves out, in words.
+fn left_out(view: &FleetView) -> String {
+    match view.without_gpus {
+        0 => String::new(),
+        1 => "1 node without GPUs left out".to_owned(),
+        n => format!("{} nodes without GPUs left out", format::count_of(n)),
+    }
+}
+
+/// Which page of how many, if there are several.
+fn pages(view: &FleetView) -> String {
+    let pages = view.layout.pages();
+    if pages < 2 {
+        return String::new();
+    }
+    let page = view.layout.line_of(view.at) / view.layout.page_lines() + 1;
+    format!("page {page} of {pages}")
+}
+
+fn description(view: &FleetView, ctx: &Ctx<'_>, width: usize) -> Line<'static> {
+    let Some(item) = view.item() else {
+        return Line::default();
+    };
+    let (subject, facts) = match view.zoom {
+        Some(Zoom::Group) => match view.groups.get(item.group) {
+            Some(group) => (group.label.clone(), group_facts(group)),
+            None => return Line::default(),
+        },
+        zoom => match view.rows.get(item.node) {
+            Some(row) if zoom == Some(Zoom::Gpu) && row.node.is_some() && !row.cells.is_empty() => {
+                let gpu = gpu_in_words(row, item.gpu);
+                (format!("{} {gpu}", row.name), node_facts(row))
+            }
+            Some(row) => (row.name.to_string(), node_facts(row)),
+            None => return Line::default(),
+        },
+    };
+    let room = width.saturating_sub(subject.width() + 2);
+    let facts = format::sentence_within(&facts, room);
+    Line::from(vec![
+        Span::styled(subject, ctx.style(Meaning::Text)),
+        Span::styled(format!("  {facts}"), ctx.style(Meaning::Muted)),
+    ])
+}
+
+fn group_facts(group: &Group) -> String {
+    let mut text = format!(
+        "{} nodes, {} of {} GPUs used, {} free",
+        format::count_of(group.nodes.len()),
+        format::amount(group.used_gpus),
+        format::count_of(group.gpus),
+        format::amount(group.free_gpus),
+    );
+    if group.sick_nodes > 0 {
+        text.push_str(&format!(
+            ", {} nodes sick",
+            format::count_of(group.sick_nodes)
+        ));
+    }
+    text
+}
+
+fn node_facts(row: &NodeRow) -> String {
+    let used = format!(
+        "{}/{} used",
+        format::amount_or_unknown(row.used_gpus),
+        format::count_or_unknown(row.gpus())
+    );
+    let parts = [
+        row.model().map(str::to_owned),
+        row.tier().map(str::to_owned),
+        row.leaf().map(|l| format!("leaf {l}")),
+        Some(used),
+        Some(row.state.clone()),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    parts.join(", ")
+}

@@ -1,0 +1,276 @@
+//! What the list views share: all rows, those that pass the filter, and when to make them anew.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use crate::model::Kind;
+use crate::tui::filter::{Filter, FilterColumn};
+use crate::tui::state::{DataState, Placeholder};
+use crate::tui::table::{Column, Row, Table};
+use crate::tui::view::{Ctx, FilterError, Motion, Sort, Stamp};
+
+impl<R: Row> Row for Arc<R> {
+    type Key = R::Key;
+
+    fn key(&self) -> R::Key {
+        (**self).key()
+    }
+}
+
+/// What is the same for all lists of one kind of row.
+pub struct Spec<R: 'static> {
+    /// Columns.
+    pub columns: &'static [Column<Arc<R>>],
+    /// Columns that rows can be sorted by.
+    pub sortable: &'static [&'static str],
+    /// Columns that filters can name.
+    pub filter: &'static [FilterColumn<R>],
+    /// Whether the row's searchable text contains a word, given in lower case.
+    pub search: fn(&R, &str) -> bool,
+    /// Since when the row ages, so that a young one is drawn anew each second.
+    pub since: fn(&R) -> Option<Timestamp>,
+    /// The kind without which there are no rows.
+    pub kind: Kind,
+    /// What would fill the list, in words.
+    pub awaits: &'static str,
+}
+
+/// What the rows were last made from.
+#[derive(PartialEq)]
+struct Made {
+    stamp: Stamp,
+    /// Second of the clock, if the filter looks at it.
+    at: Option<i64>,
+}
+
+/// Rows, filter and table of a list view.
+pub struct List<R: Row + 'static> {
+    spec: &'static Spec<R>,
+    all: Vec<Arc<R>>,
+    table: Table<Arc<R>>,
+    filter: Filter<R>,
+    filter_text: String,
+    made: Option<Made>,
+    filtered: bool,
+    follows: bool,
+}
+
+impl<R: Row + 'static> List<R> {
+    /// An empty list.
+    pub fn new(spec: &'static Spec<R>) -> Self {
+        List {
+            spec,
+            all: Vec::new(),
+            table: Table::default(),
+            filter: Filter::default(),
+            filter_text: String::new(),
+            made: None,
+            filtered: false,
+            follows: false,
+        }
+    }
+
+    /// A list whose cursor stays on the last row until it is moved away.
+    pub fn following(spec: &'static Spec<R>) -> Self {
+        List {
+            follows: true,
+            ..Self::new(spec)
+        }
+    }
+
+    /// Brings rows, order and scroll position up to date; `make` is called only when the cluster
+    /// or the namespace has changed since the last time.
+    pub fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>, make: impl FnOnce() -> Vec<R>) {
+        let made = Made {
+            stamp: ctx.stamp(),
+            at: self.filter.by_time().then(|| ctx.now.as_second()),
+        };
+        let fresh = self.made.as_ref().is_some_and(|m| m.stamp == made.stamp);
+        if !fresh {
+            self.all = make().into_iter().map(Arc::new).collect();
+        }
+        if !fresh || !self.filtered || self.made.as_ref() != Some(&made) {
+            let rows = if self.filter.is_empty() {
+                self.all.clone()
+            } else {
+                let passes = |r: &&Arc<R>| self.filter.matches(r, ctx.now, self.spec.search);
+                self.all.iter().filter(passes).cloned().collect()
+            };
+            self.table.set_rows(rows, self.spec.columns);
+            if self.follows {
+                self.table.motion(Motion::Last);
+            }
+            self.filtered = true;
+        }
+        self.made = Some(made);
+        self.table.fit(area);
+    }
+
+    /// Draws the table, or why there is none.
+    pub fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
+        let state = DataState::of(ctx.cluster, self.spec.kind);
+        let stale = matches!(state, DataState::Stale(..));
+        if self.table.rows().is_empty() {
+            self.placeholder(state).draw(area, buf, ctx);
+        } else {
+            self.table.draw(area, buf, ctx, self.spec.columns, stale);
+        }
+    }
+
+    fn placeholder(&self, state: DataState) -> Placeholder<'_> {
+        Placeholder {
+            state,
+            filter: &self.filter_text,
+            hidden: self.all.len(),
+            awaits: self.spec.awaits,
+        }
+    }
+
+    /// Moves the cursor. A following list follows again once the cursor is on the last row.
+    pub fn motion(&mut self, motion: Motion, can_follow: bool) {
+        self.table.motion(motion);
+        self.follows = can_follow && self.table.cursor().index() + 1 >= self.table.rows().len();
+    }
+
+    /// Whether the cursor stays on the last row.
+    pub fn follows(&self) -> bool {
+        self.follows
+    }
+
+    /// Puts the cursor on a row.
+    pub fn select(&mut self, key: &R::Key) -> bool {
+        let found = self.table.select(key);
+        if found {
+            self.follows = false;
+        }
+        found
+    }
+
+    /// The row under the cursor.
+    pub fn selected(&self) -> Option<&Arc<R>> {
+        self.table.selected()
+    }
+
+    /// All rows, also those that the filter hides.
+    pub fn all(&self) -> &[Arc<R>] {
+        &self.all
+    }
+
+    /// The rows that pass the filter, in their order.
+    pub fn rows(&self) -> &[Arc<R>] {
+        self.table.rows()
+    }
+
+    /// Rows that pass and rows there are.
+    pub fn count(&self) -> (usize, usize) {
+        (self.table.rows().len(), self.all.len())
+    }
+
+    /// The filter in force, as typed.
+    pub fn filter(&self) -> &str {
+        &self.filter_text
+    }
+
+    /// Sets the filter; on error the old one stays.
+    ///
+    /// # Errors
+    /// What is wrong with it and where.
+    pub fn set_filter(&mut self, text: &str) -> Result<(), FilterError> {
+        self.filter = Filter::parse(text, self.spec.filter)?;
+        text.trim().clone_into(&mut self.filter_text);
+        self.filtered = false;
+        Ok(())
+    }
+
+    /// The order in force.
+    pub fn sort(&self) -> Option<Sort> {
+        self.table.sort()
+    }
+
+    /// Sets the order.
+    pub fn set_sort(&mut self, sort: Sort) {
+        self.table.set_sort(Some(sort), self.spec.columns);
+    }
+
+    /// The table, for marks.
+    pub fn table(&mut self) -> &mut Table<Arc<R>> {
+        &mut self.table
+    }
+
+    /// Marked rows in their order.
+    pub fn marked(&self) -> impl Iterator<Item = &Arc<R>> {
+        self.table.marked()
+    }
+
+    /// Whether a visible row shows its age in seconds.
+    pub fn ages_by_second(&self, now: Timestamp) -> bool {
+        self.table
+            .rows()
+            .iter()
+            .skip(self.table.cursor().offset())
+            .take(self.table.page())
+            .filter_map(|r| (self.spec.since)(r))
+            .any(|since| (0..60).contains(&crate::tui::format::secs_since(since, now)))
+    }
+}
+
+/// The parts of [`crate::tui::view::View`] that every list view hands to its list.
+macro_rules! list_view {
+    ($field:ident, $target:expr) => {
+        fn selected(&self) -> Option<Target> {
+            self.$field.selected().map(|r| $target(r))
+        }
+
+        fn count(&self) -> (usize, usize) {
+            self.$field.count()
+        }
+
+        fn filter(&self) -> &str {
+            self.$field.filter()
+        }
+
+        fn set_filter(&mut self, text: &str) -> Result<(), FilterError> {
+            self.$field.set_filter(text)
+        }
+
+        fn filter_columns(&self) -> Vec<(&'static str, &'static str)> {
+            crate::tui::filter::names(SPEC.filter)
+        }
+
+        fn sort_columns(&self) -> &'static [&'static str] {
+            SPEC.sortable
+        }
+
+        fn sort(&self) -> Option<Sort> {
+            self.$field.sort()
+        }
+
+        fn set_sort(&mut self, sort: Sort) {
+            self.$field.set_sort(sort);
+        }
+
+        fn marks(&self) -> Vec<Target> {
+            self.$field.marked().map(|r| $target(r)).collect()
+        }
+
+        fn toggle_mark(&mut self) {
+            self.$field.table().toggle_mark();
+        }
+
+        fn mark_range(&mut self) {
+            self.$field.table().mark_range();
+        }
+
+        fn clear_marks(&mut self) {
+            self.$field.table().clear_marks();
+        }
+
+        fn ages_by_second(&self, ctx: &Ctx<'_>) -> bool {
+            self.$field.ages_by_second(ctx.now)
+        }
+    };
+}
+pub(super) use list_view;

@@ -1,0 +1,34 @@
+//! The views, one file each.
+
+pub mod describe;
+pub mod drill;
+pub mod fleet;
+pub mod gpu_look;
+pub mod jobs;
+pub mod list;
+pub mod node_row;
+pub mod nodes;
+pub mod pods;
+pub mod timeline;
+
+use super::view::{Target, View};
+
+/// All views there are, in the order of their digits.
+pub fn all() -> Vec<Box<dyn View>> {
+    vec![
+        Box::new(fleet::FleetView::default()),
+        Box::new(nodes::NodesView::default()),
+        Box::new(drill::Drill::new(Box::new(jobs::JobsView::default()))),
+        Box::new(timeline::TimelineView::default()),
+    ]
+}
+
+/// The list that Enter leads to from a thing: the pods of a workload.
+pub(crate) fn open(target: &Target) -> Option<Box<dyn View>> {
+    match target {
+        Target::Workload(key) => Some(Box::new(pods::PodsView::new(pods::Scope::Workload(
+            key.clone(),
+        )))),
+        _ => None,
+    }
+}

@@ -1,0 +1,383 @@
+//! Pods: opened from a workload or a node.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+use super::describe;
+use super::jobs::since;
+use super::list::{List, Spec, list_view};
+use super::node_row::known_first;
+use super::nodes::{age, number, unknown};
+use crate::model::{Cluster, DecisionKind, GpuResource, Kind, Phase, Pod, Str, Uid, WorkloadKey};
+use crate::tui::filter::{FilterColumn, Unit, Value, contains};
+use crate::tui::format;
+use crate::tui::table::{Align, Cell, Column, Row, Width};
+use crate::tui::theme::Meaning;
+use crate::tui::view::{Ctx, FilterError, Motion, Sort, Target, View, ViewId};
+
+/// Whose pods are listed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Those of a workload.
+    Workload(WorkloadKey),
+    /// Those that hold a node.
+    Node(Str),
+}
+
+/// A pod with why it is as it is.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PodRow {
+    /// The pod.
+    pub pod: Arc<Pod>,
+    /// The latest decision's reason while it waits, else the pod's own.
+    pub reason: Option<Str>,
+}
+
+impl Row for PodRow {
+    type Key = Uid;
+
+    fn key(&self) -> Uid {
+        self.pod.meta.uid.clone()
+    }
+}
+
+impl PodRow {
+    /// The row of a pod.
+    pub fn of(pod: &Arc<Pod>, cluster: &Cluster) -> Self {
+        let decided = match cluster.decision(&pod.meta.uid).map(|d| &d.kind) {
+            Some(DecisionKind::Waiting(reason)) if pod.is_waiting() => {
+                Some(reason.to_string().into())
+            }
+            _ => None,
+        };
+        PodRow {
+            reason: decided.or_else(|| pod.reason.clone()),
+            pod: pod.clone(),
+        }
+    }
+
+    /// Its phase as `kubectl get pods` words it.
+    pub fn phase(&self) -> String {
+        if self.pod.meta.deleting.is_some() && !self.pod.is_terminal() {
+            "Terminating".to_owned()
+        } else {
+            self.pod.phase.to_string()
+        }
+    }
+
+    /// The style of its phase.
+    pub fn meaning(&self) -> Meaning {
+        match self.pod.phase {
+            Phase::Failed => Meaning::Danger,
+            Phase::Succeeded => Meaning::Done,
+            Phase::Running if self.pod.ready => Meaning::Running,
+            Phase::Running => Meaning::Warn,
+            Phase::Pending => Meaning::Waiting,
+            Phase::Unknown => Meaning::Unknown,
+        }
+    }
+
+    fn asked(&self) -> Vec<(GpuResource, i64)> {
+        self.pod.gpu_requests().collect()
+    }
+
+    fn search(&self, word: &str) -> bool {
+        let texts = [
+            Some(&*self.pod.meta.name),
+            self.pod.node.as_deref(),
+            self.reason.as_deref(),
+        ];
+        texts.into_iter().flatten().any(|t| contains(t, word)) || contains(&self.phase(), word)
+    }
+}
+
+/// Pods of a scope by name.
+pub fn all(cluster: &Cluster, scope: &Scope) -> Vec<PodRow> {
+    match scope {
+        Scope::Workload(key) => cluster
+            .workload_pods(key)
+            .into_iter()
+            .map(|p| PodRow::of(p, cluster))
+            .collect(),
+        Scope::Node(name) => of_node(cluster, name),
+    }
+}
+
+fn of_node(cluster: &Cluster, name: &Str) -> Vec<PodRow> {
+    let held = cluster.node(name).map(|(_, held)| held).or_else(|| {
+        cluster
+            .unknown_nodes()
+            .find(|(n, _)| *n == name)
+            .map(|(_, held)| held)
+    });
+    let mut rows: Vec<PodRow> = held
+        .into_iter()
+        .flat_map(|h| &h.pods)
+        .filter_map(|uid| cluster.pod(uid))
+        .map(|p| PodRow::of(p, cluster))
+        .collect();
+    rows.sort_by(|a, b| {
+        let by = |r: &PodRow| (r.pod.meta.namespace.clone(), r.pod.meta.name.clone());
+        by(a).cmp(&by(b))
+    });
+    rows
+}
+
+type Row_ = Arc<PodRow>;
+
+fn text(text: &str, meaning: Meaning, ctx: &Ctx<'_>) -> Cell {
+    Cell::Text(text.to_owned(), ctx.style(meaning))
+}
+
+/// Columns, and in which order they go when it gets narrow: namespace, age, restarts, ask.
+static COLUMNS: &[Column<Row_>] = &[
+    Column {
+        header: "POD",
+        name: "name",
+        width: Width::Flex {
+            min: 18,
+            max: 56,
+            weight: 3,
+        },
+        align: Align::Left,
+        drop: 0,
+        cell: |r, ctx, _| text(&r.pod.meta.name, Meaning::Text, ctx),
+        order: Some(|a, b| a.pod.meta.name.cmp(&b.pod.meta.name)),
+    },
+    Column {
+        header: "NS",
+        name: "ns",
+        width: Width::Flex {
+            min: 8,
+            max: 20,
+            weight: 1,
+        },
+        align: Align::Left,
+        drop: 4,
+        cell: |r, ctx, _| text(&r.pod.meta.namespace, Meaning::Text, ctx),
+        order: Some(|a, b| a.pod.meta.namespace.cmp(&b.pod.meta.namespace)),
+    },
+    Column {
+        header: "NODE",
+        name: "node",
+        width: Width::Flex {
+            min: 10,
+            max: 32,
+            weight: 2,
+        },
+        align: Align::Left,
+        drop: 0,
+        cell: |r, ctx, _| match &r.pod.node {
+            Some(node) => text(node, Meaning::Text, ctx),
+            None => unknown(ctx),
+        },
+        order: Some(|a, b| known_first(a.pod.node.as_ref(), b.pod.node.as_ref(), Ord::cmp)),
+    },
+    Column {
+        header: "PHASE",
+        name: "phase",
+        width: Width::Fixed(11),
+        align: Align::Left,
+        drop: 0,
+        cell: |r, ctx, _| text(&r.phase(), r.meaning(), ctx),
+        order: Some(|a, b| a.pod.phase.cmp(&b.pod.phase)),
+    },
+    Column {
+        header: "ASK",
+        name: "gpus",
+        width: Width::Flex {
+            min: 9,
+            max: 22,
+            weight: 1,
+        },
+        align: Align::Right,
+        drop: 1,
+        cell: |r, ctx, width| {
+            let ask = format::ask_within(&r.asked(), usize::from(width));
+            text(&ask, Meaning::Text, ctx)
+        },
+        order: Some(|a, b| {
+            let gpus = |r: &PodRow| r.pod.requests.extended("nvidia.com/gpu");
+            gpus(a).cmp(&gpus(b))
+        }),
+    },
+    Column {
+        header: "RESTARTS",
+        name: "restarts",
+        width: Width::Fixed(8),
+        align: Align::Right,
+        drop: 2,
+        cell: |r, ctx, _| number(Some(r.pod.restarts), ctx),
+        order: Some(|a, b| a.pod.restarts.cmp(&b.pod.restarts)),
+    },
+    Column {
+        header: "AGE",
+        name: "age",
+        width: Width::Fixed(5),
+        align: Align::Right,
+        drop: 3,
+        cell: |r, ctx, _| age(r.pod.meta.created, ctx),
+        order: Some(|a, b| known_first(a.pod.meta.created, b.pod.meta.created, |a, b| b.cmp(a))),
+    },
+    Column {
+        header: "REASON",
+        name: "reason",
+        width: Width::Flex {
+            min: 18,
+            max: 200,
+            weight: 8,
+        },
+        align: Align::Left,
+        drop: 0,
+        cell: |r, ctx, width| {
+            let reason = r.reason.as_deref().unwrap_or_default();
+            let shown = format::sentence_within(reason, usize::from(width));
+            text(&shown, Meaning::Muted, ctx)
+        },
+        order: Some(|a, b| known_first(a.reason.as_ref(), b.reason.as_ref(), Ord::cmp)),
+    },
+];
+
+/// Columns that filters can name.
+static FILTER: &[FilterColumn<PodRow>] = &[
+    FilterColumn {
+        name: "name",
+        aliases: &["pod"],
+        unit: Unit::Text,
+        about: "name of the pod",
+        value: |r, _| Value::text(&r.pod.meta.name),
+    },
+    FilterColumn {
+        name: "ns",
+        aliases: &["namespace"],
+        unit: Unit::Text,
+        about: "namespace",
+        value: |r, _| Value::text(&r.pod.meta.namespace),
+    },
+    FilterColumn {
+        name: "node",
+        aliases: &[],
+        unit: Unit::Text,
+        about: "the node it is bound to",
+        value: |r, _| r.pod.node.as_deref().map_or(Value::Unknown, Value::text),
+    },
+    FilterColumn {
+        name: "phase",
+        aliases: &["state", "status"],
+        unit: Unit::Text,
+        about: "Pending, Running, Succeeded, Failed, Unknown or Terminating",
+        value: |r, _| Value::Text(r.phase().into()),
+    },
+    FilterColumn {
+        name: "gpus",
+        aliases: &["ask"],
+        unit: Unit::Count,
+        about: "GPUs asked for, whole and shared",
+        value: |r, _| {
+            let gpus = r.asked().into_iter().filter_map(|(resource, n)| {
+                (!matches!(resource, GpuResource::Mig(_))).then_some(n)
+            });
+            #[allow(clippy::cast_precision_loss)]
+            Value::Number(gpus.fold(0, i64::saturating_add) as f64)
+        },
+    },
+    FilterColumn {
+        name: "restarts",
+        aliases: &[],
+        unit: Unit::Count,
+        about: "restarts of its containers",
+        value: |r, _| Value::Number(f64::from(r.pod.restarts)),
+    },
+    FilterColumn {
+        name: "age",
+        aliases: &[],
+        unit: Unit::Secs,
+        about: "since its creation, such as 3h",
+        value: |r, now| since(r.pod.meta.created, now),
+    },
+    FilterColumn {
+        name: "reason",
+        aliases: &["why"],
+        unit: Unit::Text,
+        about: "why it is as it is",
+        value: |r, _| r.reason.as_deref().map_or(Value::Unknown, Value::text),
+    },
+];
+
+static SPEC: Spec<PodRow> = Spec {
+    columns: COLUMNS,
+    sortable: &[
+        "name", "ns", "node", "phase", "gpus", "restarts", "age", "reason",
+    ],
+    filter: FILTER,
+    search: PodRow::search,
+    since: |r: &PodRow| -> Option<Timestamp> { r.pod.meta.created },
+    kind: Kind::Pod,
+    awaits: "the pods of what was opened; it has none now",
+};
+
+/// The list.
+pub struct PodsView {
+    scope: Scope,
+    list: List<PodRow>,
+}
+
+impl PodsView {
+    /// The pods of a workload or node.
+    pub fn new(scope: Scope) -> Self {
+        PodsView {
+            scope,
+            list: List::new(&SPEC),
+        }
+    }
+}
+
+impl View for PodsView {
+    fn id(&self) -> ViewId {
+        match self.scope {
+            Scope::Workload(_) => ViewId::Jobs,
+            Scope::Node(_) => ViewId::Nodes,
+        }
+    }
+
+    fn kinds(&self) -> &'static [Kind] {
+        &[Kind::Pod]
+    }
+
+    fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>) {
+        let scope = &self.scope;
+        self.list.refresh(area, ctx, || all(ctx.cluster, scope));
+    }
+
+    fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
+        self.list.draw(area, buf, ctx);
+    }
+
+    fn motion(&mut self, motion: Motion) {
+        self.list.motion(motion, false);
+    }
+
+    fn select(&mut self, target: &Target) -> bool {
+        match target {
+            Target::Pod(uid) => self.list.select(uid),
+            _ => false,
+        }
+    }
+
+    fn describe(&self, target: &Target, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
+        describe::target(target, ctx)
+    }
+
+    fn mode(&self) -> Option<String> {
+        Some(match &self.scope {
+            Scope::Workload(key) => format!("pods of {key}"),
+            Scope::Node(name) => format!("pods on {name}"),
+        })
+    }
+
+    list_view!(list, |r: &Row_| Target::Pod(r.pod.meta.uid.clone()));
+}

@@ -1,0 +1,403 @@
+//! Timeline: Kubernetes Events and our scheduler's decisions, newest last.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::text::Line;
+
+use super::describe;
+use super::jobs::since;
+use super::list::{List, Spec, list_view};
+use crate::model::{Cluster, Decision, DecisionKind, Event, Kind, Severity};
+use crate::tui::filter::{FilterColumn, Unit, Value, contains};
+use crate::tui::format;
+use crate::tui::glyphs::Glyph;
+use crate::tui::table::{Align, Cell, Column, Row, Width};
+use crate::tui::theme::Meaning;
+use crate::tui::view::{Ctx, FilterError, Motion, Sort, Target, View, ViewId};
+
+/// Entries that are kept, the newest.
+const LIMIT: usize = 10_000;
+
+/// What happened.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Happening {
+    /// A Kubernetes Event.
+    Event(Arc<Event>),
+    /// A decision of our scheduler, and how many more pods it was made about in the same breath.
+    Decision(Arc<Decision>, usize),
+}
+
+impl Row for Happening {
+    type Key = Target;
+
+    fn key(&self) -> Target {
+        match self {
+            Happening::Event(event) => Target::Event(event.meta.uid.clone()),
+            Happening::Decision(decision, _) => Target::Decision(decision.at, decision.pod.clone()),
+        }
+    }
+}
+
+impl Happening {
+    /// When.
+    pub fn at(&self) -> Option<Timestamp> {
+        match self {
+            Happening::Event(event) => event.last_seen.or(event.meta.created),
+            Happening::Decision(decision, _) => Some(decision.at),
+        }
+    }
+
+    /// Namespace of what it is about, empty for things of the whole cluster.
+    pub fn namespace(&self) -> &str {
+        match self {
+            Happening::Event(event) => &event.subject_namespace,
+            Happening::Decision(decision, _) => &decision.namespace,
+        }
+    }
+
+    /// Kind of what it is about.
+    pub fn kind(&self) -> &str {
+        match self {
+            Happening::Event(event) => &event.subject_kind,
+            Happening::Decision(..) => "Pod",
+        }
+    }
+
+    /// Name of what it is about.
+    pub fn name(&self) -> &str {
+        match self {
+            Happening::Event(event) => &event.subject_name,
+            Happening::Decision(decision, _) => &decision.name,
+        }
+    }
+
+    /// What it is about, as one text.
+    pub fn subject(&self) -> String {
+        let kind = self.kind().to_ascii_lowercase();
+        let more = match self {
+            Happening::Decision(_, more) if *more > 0 => format!(" +{}", format::count_of(*more)),
+            _ => String::new(),
+        };
+        match self.namespace() {
+            "" => format!("{kind} {}", self.name()),
+            namespace => format!("{kind} {namespace}/{}{more}", self.name()),
+        }
+    }
+
+    /// Who tells it.
+    pub fn reporter(&self) -> &str {
+        match self {
+            Happening::Event(event) => &event.reporter,
+            Happening::Decision(..) => "gpudeck",
+        }
+    }
+
+    /// One word for what happened.
+    pub fn reason(&self) -> &str {
+        match self {
+            Happening::Event(event) => &event.reason,
+            Happening::Decision(decision, _) => match decision.kind {
+                DecisionKind::Placed { .. } => "placed",
+                DecisionKind::Waiting(_) => "waits",
+            },
+        }
+    }
+
+    /// What happened, in one sentence.
+    pub fn sentence(&self) -> String {
+        match self {
+            Happening::Event(event) => {
+                let times = if event.count > 1 {
+                    format!(" (×{})", format::count(event.count.into()))
+                } else {
+                    String::new()
+                };
+                if event.message.is_empty() {
+                    format!("{}{times}", event.reason)
+                } else {
+                    format!("{}{times}: {}", event.reason, event.message)
+                }
+            }
+            Happening::Decision(decision, _) => match &decision.kind {
+                DecisionKind::Placed { node, why } => format!("placed on {node}: {why}"),
+                DecisionKind::Waiting(reason) => format!("waits: {reason}"),
+            },
+        }
+    }
+
+    /// The sign of its kind.
+    pub fn sign(&self) -> (Glyph, Meaning) {
+        match self {
+            Happening::Event(event) if event.severity == Severity::Warning => {
+                (Glyph::GpuSick, Meaning::Warn)
+            }
+            Happening::Event(_) => (Glyph::Dot, Meaning::Muted),
+            Happening::Decision(decision, _) => match decision.kind {
+                DecisionKind::Placed { .. } => (Glyph::Arrow, Meaning::Ok),
+                DecisionKind::Waiting(_) => (Glyph::NotLive, Meaning::Waiting),
+            },
+        }
+    }
+
+    /// What filters call it: `warning`, `normal`, `placed` or `waits`.
+    pub fn class(&self) -> &'static str {
+        match self {
+            Happening::Event(event) if event.severity == Severity::Warning => "warning",
+            Happening::Event(_) => "normal",
+            Happening::Decision(decision, _) => match decision.kind {
+                DecisionKind::Placed { .. } => "placed",
+                DecisionKind::Waiting(_) => "waits",
+            },
+        }
+    }
+
+    fn search(&self, word: &str) -> bool {
+        [
+            self.name(),
+            self.namespace(),
+            self.kind(),
+            self.reason(),
+            self.reporter(),
+        ]
+        .into_iter()
+        .any(|t| contains(t, word))
+            || contains(&self.sentence(), word)
+    }
+}
+
+/// All happenings in scope, oldest first, the newest [`LIMIT`] of them. Those of the whole cluster
+/// are in every scope.
+pub fn all(cluster: &Cluster, in_scope: impl Fn(&str) -> bool) -> Vec<Happening> {
+    let events = cluster.events().cloned().map(Happening::Event);
+    let decisions = cluster
+        .decision_log()
+        .map(|d| Happening::Decision(d.clone(), 0));
+    let mut all: Vec<Happening> = events
+        .chain(decisions)
+        .filter(|h| h.namespace().is_empty() || in_scope(h.namespace()))
+        .collect();
+    // Those without a time are the oldest; the key makes the order the same each time.
+    all.sort_by_cached_key(|h| (h.at(), h.key()));
+    let mut all = merge(all);
+    let excess = all.len().saturating_sub(LIMIT);
+    all.drain(..excess);
+    all
+}
+
+/// Makes neighbours that are decisions of one moment and leave pods of a namespace waiting for the
+/// same reason (a gang's) one.
+pub(crate) fn merge(all: Vec<Happening>) -> Vec<Happening> {
+    let mut merged: Vec<Happening> = Vec::with_capacity(all.len());
+    for next in all {
+        if let (Some(Happening::Decision(last, more)), Happening::Decision(decision, _)) =
+            (merged.last_mut(), &next)
+            && last.at == decision.at
+            && last.namespace == decision.namespace
+            && matches!(last.kind, DecisionKind::Waiting(_))
+            && last.kind == decision.kind
+        {
+            *more += 1;
+        } else {
+            merged.push(next);
+        }
+    }
+    merged
+}
+
+type Entry = Arc<Happening>;
+
+/// Columns; the reporter goes when it gets narrow.
+static COLUMNS: &[Column<Entry>] = &[
+    Column {
+        header: "TIME",
+        name: "time",
+        width: Width::Fixed(12),
+        align: Align::Right,
+        drop: 0,
+        cell: |r, ctx, _| Cell::Text(format::moment(r.at(), ctx.now), ctx.style(Meaning::Muted)),
+        order: Some(|a, b| a.at().cmp(&b.at())),
+    },
+    Column {
+        header: "",
+        name: "class",
+        width: Width::Fixed(1),
+        align: Align::Left,
+        drop: 0,
+        cell: |r, ctx, _| {
+            let (glyph, meaning) = r.sign();
+            Cell::Text(ctx.glyph(glyph).to_owned(), ctx.style(meaning))
+        },
+        order: Some(|a, b| a.class().cmp(b.class())),
+    },
+    Column {
+        header: "SUBJECT",
+        name: "subject",
+        width: Width::Flex {
+            min: 24,
+            max: 52,
+            weight: 2,
+        },
+        align: Align::Left,
+        drop: 0,
+        cell: |r, ctx, _| Cell::Text(r.subject(), ctx.style(Meaning::Text)),
+        order: Some(|a, b| a.subject().cmp(&b.subject())),
+    },
+    Column {
+        header: "FROM",
+        name: "from",
+        width: Width::Flex {
+            min: 10,
+            max: 20,
+            weight: 1,
+        },
+        align: Align::Left,
+        drop: 1,
+        cell: |r, ctx, _| Cell::Text(r.reporter().to_owned(), ctx.style(Meaning::Muted)),
+        order: Some(|a, b| a.reporter().cmp(b.reporter())),
+    },
+    Column {
+        header: "WHAT",
+        name: "what",
+        width: Width::Flex {
+            min: 36,
+            max: 400,
+            weight: 8,
+        },
+        align: Align::Left,
+        drop: 0,
+        cell: |r, ctx, width| {
+            let meaning = match r.sign().1 {
+                Meaning::Muted => Meaning::Muted,
+                _ => Meaning::Text,
+            };
+            let sentence = r.sentence();
+            let shown = format::sentence_within(&sentence, usize::from(width));
+            Cell::Text(shown.into_owned(), ctx.style(meaning))
+        },
+        order: None,
+    },
+];
+
+/// Columns that filters can name.
+static FILTER: &[FilterColumn<Happening>] = &[
+    FilterColumn {
+        name: "class",
+        aliases: &["type"],
+        unit: Unit::Text,
+        about: "warning, normal, placed or waits",
+        value: |r, _| Value::text(r.class()),
+    },
+    FilterColumn {
+        name: "ns",
+        aliases: &["namespace"],
+        unit: Unit::Text,
+        about: "namespace of the subject",
+        value: |r, _| Value::text(r.namespace()),
+    },
+    FilterColumn {
+        name: "kind",
+        aliases: &[],
+        unit: Unit::Text,
+        about: "kind of the subject, such as node",
+        value: |r, _| Value::text(r.kind()),
+    },
+    FilterColumn {
+        name: "name",
+        aliases: &["subject"],
+        unit: Unit::Text,
+        about: "name of the subject",
+        value: |r, _| Value::text(r.name()),
+    },
+    FilterColumn {
+        name: "reason",
+        aliases: &[],
+        unit: Unit::Text,
+        about: "one word for what happened, such as Evicted",
+        value: |r, _| Value::text(r.reason()),
+    },
+    FilterColumn {
+        name: "from",
+        aliases: &["reporter"],
+        unit: Unit::Text,
+        about: "who tells it",
+        value: |r, _| Value::text(r.reporter()),
+    },
+    FilterColumn {
+        name: "age",
+        aliases: &[],
+        unit: Unit::Secs,
+        about: "since it happened, such as 10m",
+        value: |r, now| since(r.at(), now),
+    },
+];
+
+/// What the list of happenings is made of.
+pub(crate) static SPEC: Spec<Happening> = Spec {
+    columns: COLUMNS,
+    sortable: &["time", "class", "subject", "from"],
+    filter: FILTER,
+    search: Happening::search,
+    since: Happening::at,
+    kind: Kind::Event,
+    awaits: "Kubernetes Events and the scheduler's decisions",
+};
+
+/// The view.
+pub struct TimelineView {
+    list: List<Happening>,
+}
+
+impl Default for TimelineView {
+    fn default() -> Self {
+        TimelineView {
+            list: List::following(&SPEC),
+        }
+    }
+}
+
+impl View for TimelineView {
+    fn id(&self) -> ViewId {
+        ViewId::Timeline
+    }
+
+    fn kinds(&self) -> &'static [Kind] {
+        &[Kind::Event]
+    }
+
+    fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>) {
+        self.list
+            .refresh(area, ctx, || all(ctx.cluster, |ns| ctx.in_scope(ns)));
+    }
+
+    fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
+        self.list.draw(area, buf, ctx);
+    }
+
+    fn motion(&mut self, motion: Motion) {
+        self.list.motion(motion, true);
+    }
+
+    fn select(&mut self, target: &Target) -> bool {
+        self.list.select(target)
+    }
+
+    fn describe(&self, target: &Target, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
+        describe::target(target, ctx)
+    }
+
+    fn mode(&self) -> Option<String> {
+        Some(
+            if self.list.follows() {
+                "follows"
+            } else {
+                "held"
+            }
+            .to_owned(),
+        )
+    }
+
+    list_view!(list, |r: &Entry| r.key());
+}

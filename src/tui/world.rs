@@ -1,0 +1,79 @@
+//! Everything that drawing reads besides the views themselves.
+
+use jiff::Timestamp;
+
+use super::glyphs::Glyphs;
+use super::keymap::Keymap;
+use super::session::{Leader, Session};
+use super::theme::Theme;
+use super::view::{Ctx, Stamp};
+use crate::model::{Cluster, Figures};
+
+/// What is known and how it is drawn.
+pub struct World {
+    /// The picture of the cluster.
+    pub cluster: Cluster,
+    /// Its numbers, as of [`World::refresh`].
+    pub figures: Figures,
+    /// The time of the latest message.
+    pub now: Timestamp,
+    /// Where the console is.
+    pub session: Session,
+    /// Who decides.
+    pub leader: Leader,
+    /// Styles.
+    pub theme: Theme,
+    /// Signs.
+    pub glyphs: Glyphs,
+    /// Keys.
+    pub keymap: Keymap,
+    counted: Stamp,
+}
+
+impl World {
+    /// An empty world.
+    pub fn new(theme: Theme, glyphs: Glyphs, keymap: Keymap, session: Session) -> Self {
+        World {
+            cluster: Cluster::new(),
+            figures: Figures::default(),
+            now: Timestamp::UNIX_EPOCH,
+            session,
+            leader: Leader::default(),
+            theme,
+            glyphs,
+            keymap,
+            counted: Stamp::default(),
+        }
+    }
+
+    /// What views are drawn from.
+    pub fn ctx(&self) -> Ctx<'_> {
+        Ctx {
+            cluster: &self.cluster,
+            generation: self.session.generation,
+            figures: &self.figures,
+            now: self.now,
+            theme: &self.theme,
+            glyphs: self.glyphs,
+            namespace: self.session.namespace.as_ref(),
+        }
+    }
+
+    /// Counts anew, if there is anything new.
+    pub fn refresh(&mut self) {
+        let stamp = self.ctx().stamp();
+        if stamp != self.counted {
+            self.figures = Figures::of(&self.cluster);
+            self.counted = stamp;
+        }
+    }
+
+    /// Forgets all that was known and takes a new place to look at.
+    pub fn enter(&mut self, session: Session) {
+        self.session = session;
+        self.cluster = Cluster::new();
+        self.figures = Figures::default();
+        self.leader = Leader::Unknown;
+        self.counted = self.ctx().stamp();
+    }
+}

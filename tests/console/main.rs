@@ -1,0 +1,14 @@
+//! The console's views drawn without a terminal.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic
+)]
+
+mod fixture;
+mod screen;
+mod snapshots;
+mod walks;
+mod whole;
