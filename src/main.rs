@@ -1,2 +1,46 @@
 //! The `gpudeck` binary: everything is in the library.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    // Reports of panics name file and line; ordinary errors are one sentence.
+    if let Err(e) = color_eyre::config::HookBuilder::default()
+        .display_env_section(false)
+        .install()
+    {
+        return fail(&e);
+    }
+    gpudeck::cluster::client::install_crypto();
+    let runtime = match tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+    {
+        Ok(runtime) => runtime,
+        Err(e) => return fail(&color_eyre::eyre::eyre!("no runtime could be started: {e}")),
+    };
+    // The console runs on this thread: a slow terminal must not hold up a worker.
+    let ended = runtime.block_on(gpudeck::app::run());
+    // A task that hangs on a dead server must not keep the process.
+    runtime.shutdown_background();
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => fail(&e),
+    }
+}
+
+/// Prints the sentence and what led to it.
+fn fail(error: &color_eyre::Report) -> ExitCode {
+    let mut text = String::new();
+    for (i, cause) in error.chain().enumerate() {
+        let cause = cause.to_string();
+        // Our own errors name their cause in their sentence; it is not said twice.
+        if i == 0 || !text.contains(&cause) {
+            text.push_str(if i == 0 { "gpudeck: " } else { ": " });
+            text.push_str(&cause);
+        }
+    }
+    text.push('\n');
+    // Nothing can be done about a closed standard error.
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+    ExitCode::FAILURE
+}

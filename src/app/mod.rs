@@ -1,1 +1,131 @@
-//! The `app` room.
+//! Wiring: the command line, the configuration file, and the tasks behind each subcommand.
+
+pub mod bus;
+pub mod cli;
+pub mod config;
+pub mod console;
+pub mod embedded;
+pub mod engine;
+pub mod log;
+pub mod place;
+pub mod schedule;
+pub mod serve;
+pub mod snapshot;
+
+use std::path::PathBuf;
+
+use clap::Parser;
+use color_eyre::eyre::Result;
+use tokio_util::sync::CancellationToken;
+
+use self::cli::{Cli, ClusterArgs, ColorArg, Command, DemoArgs, LookArgs, SandboxCommand};
+use self::config::Config;
+use self::console::Rights;
+use self::embedded::World;
+use self::place::Place;
+use crate::sandbox::{ApiServer, Options};
+use crate::tui::theme::Depth;
+use crate::tui::{Choices, Settings};
+
+/// Parses the command line and does what it says.
+///
+/// # Errors
+/// One sentence for the user.
+pub async fn run() -> Result<()> {
+    let cli = Cli::parse();
+    log::start()?;
+    match &cli.command {
+        Some(Command::Sandbox(args)) => match &args.command {
+            Some(SandboxCommand::Load(load)) => serve::load(load, &cli.cluster).await,
+            None => serve::serve(&args.serve, cli.cluster.kubeconfig.clone()).await,
+        },
+        Some(Command::Snapshot(args)) => {
+            let place = Place::connect(&cli.cluster, false).await?;
+            snapshot::print(&place, args, cli.look.ascii).await
+        }
+        Some(Command::Demo(args)) => demo(&cli, args).await,
+        None => {
+            let (settings, config) = settings(&cli.look);
+            let place = Place::connect(&cli.cluster, false).await?;
+            let read_only = cli.read_only || config.read_only.unwrap_or(false);
+            let rights = Rights {
+                read_only,
+                schedule: cli.schedule,
+            };
+            console::open(place, cli.cluster.clone(), rights, settings).await
+        }
+    }
+}
+
+async fn demo(cli: &Cli, args: &DemoArgs) -> Result<()> {
+    let (settings, _) = settings(&cli.look);
+    let server = ApiServer::new(Options {
+        seed: args.seed,
+        ..Options::default()
+    })?;
+    let stop = CancellationToken::new();
+    let world = World {
+        seed: args.seed,
+        speed: args.speed,
+        nodes: args.nodes,
+    };
+    let place = Place::embedded(server.client());
+    // The console opens at once and shows the fleet as it is written.
+    let life = tokio::spawn({
+        let (server, stop) = (server.clone(), stop.clone());
+        async move {
+            match world.start(&server, &stop).await {
+                Ok(mut actors) => while actors.join_next().await.is_some() {},
+                Err(e) => tracing::error!(error = %e, "the demo's fleet could not be written"),
+            }
+        }
+    });
+    let rights = Rights {
+        read_only: cli.read_only,
+        schedule: !cli.read_only,
+    };
+    let ended = console::open(place, ClusterArgs::default(), rights, settings).await;
+    stop.cancel();
+    life.abort();
+    ended
+}
+
+/// Keys and looks from flags, then the configuration file, then the environment. What cannot be
+/// read is told in the console, which starts all the same.
+fn settings(look: &LookArgs) -> (Settings, Config) {
+    let (config, note) = match config::load(look.config.as_deref()) {
+        Ok(config) => (config, None),
+        Err(e) => (
+            Config::default(),
+            Some(format!("{e}; the defaults are used")),
+        ),
+    };
+    let folder = config::folder();
+    let in_folder = |name: &str| folder.as_ref().map(|f| f.join(name));
+    let choices = Choices {
+        keymap: look
+            .keymap
+            .clone()
+            .or_else(|| config.keymap.clone())
+            .map(PathBuf::from)
+            .or_else(|| in_folder("keymap.toml")),
+        themes: in_folder("themes"),
+        theme: look.theme.clone().or_else(|| config.theme.clone()),
+        depth: look.color.or(config.color).and_then(depth),
+        ascii: look.ascii || config.ascii.unwrap_or(false),
+    };
+    let mut settings = Settings::load(&choices, |key| std::env::var(key).ok());
+    settings.notes.extend(note);
+    (settings, config)
+}
+
+/// The depth that is asked for; `None` leaves it to the environment.
+fn depth(color: ColorArg) -> Option<Depth> {
+    match color {
+        ColorArg::Auto => None,
+        ColorArg::True => Some(Depth::True),
+        ColorArg::Indexed => Some(Depth::Ansi256),
+        ColorArg::Ansi => Some(Depth::Ansi16),
+        ColorArg::Mono => Some(Depth::Mono),
+    }
+}

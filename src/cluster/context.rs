@@ -84,6 +84,8 @@ pub struct ContextOptions {
     pub context: Option<String>,
     /// `--namespace`.
     pub namespace: Option<String>,
+    /// A login helper must not use the terminal: the console has it.
+    pub screen_taken: bool,
 }
 
 /// A context of the kubeconfig, for the switcher.
@@ -335,7 +337,7 @@ impl Recipe {
 /// One sentence for the user.
 pub async fn connect(options: &ContextOptions) -> Result<Connected, ContextError> {
     let mut recipe = Recipe::new(options);
-    let prepared = recipe.prepare(true).await?;
+    let prepared = recipe.prepare(!options.screen_taken).await?;
     if prepared.context != IN_CLUSTER {
         // A later login must not follow a current-context that has changed on disk since.
         recipe.context = Some(prepared.context.clone());

@@ -84,6 +84,11 @@ impl ClientSource {
         )
     }
 
+    /// The client itself, for callers outside this room.
+    pub fn client(&self) -> Client {
+        self.inner.current.borrow().client.clone()
+    }
+
     /// The server's address.
     pub fn server(&self) -> &Str {
         &self.inner.server

@@ -102,7 +102,8 @@ impl Writer {
     pub async fn execute(&self, group: &[Action]) -> Vec<Outcome> {
         let halted = AtomicBool::new(false);
         let halted = &halted;
-        futures::stream::iter(group)
+        // Owned actions: over borrowed ones the compiler cannot prove this future `Send`.
+        futures::stream::iter(group.to_vec())
             .map(|action| async move {
                 let Ok(_permit) = self.permits.acquire().await else {
                     return Outcome::NotBegun {
@@ -114,7 +115,7 @@ impl Writer {
                         why: "another action of the group was not done".into(),
                     };
                 }
-                let outcome = self.act(action).await;
+                let outcome = self.act(&action).await;
                 if outcome != Outcome::Done {
                     halted.store(true, Ordering::SeqCst);
                 }

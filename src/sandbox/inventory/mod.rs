@@ -142,22 +142,14 @@ impl Fleet {
     /// lifecycle actor, or a controller-manager, takes it away.
     pub async fn write(&self, client: Client) -> Result<Written, CallError> {
         let calls = Calls::new(client);
-        let now = Timestamp::now();
-        let nodes = self
-            .plans
-            .iter()
-            .map(|plan| (path::NODES, plan.object(self.seed, now)));
-        let namespaces = self
-            .namespaces
-            .iter()
-            .map(|item| (path::NAMESPACES, item.clone()));
-        let classes = self.priority_classes.iter();
-        let classes = classes.map(|item| (path::PRIORITY_CLASSES, item.clone()));
-        let all = namespaces.chain(classes).chain(nodes);
         let mut written = Written::default();
-        let calls = &calls;
-        let mut results = futures::stream::iter(all)
-            .map(|(collection, item)| async move { calls.ensure(collection, &item).await })
+        // Each call owns its part: a stream of borrowing futures is not `Send` to the compiler,
+        // and this future is spawned.
+        let mut results = futures::stream::iter(self.objects())
+            .map(|(collection, item)| {
+                let calls = calls.clone();
+                async move { calls.ensure(&collection, &item).await }
+            })
             .buffer_unordered(IN_FLIGHT);
         while let Some(result) = results.next().await {
             match result? {
@@ -166,6 +158,24 @@ impl Fleet {
             }
         }
         Ok(written)
+    }
+
+    /// Everything to create, with its collection.
+    fn objects(&self) -> Vec<(String, Value)> {
+        let now = Timestamp::now();
+        let namespaces = self
+            .namespaces
+            .iter()
+            .map(|item| (path::NAMESPACES.to_owned(), item.clone()));
+        let classes = self
+            .priority_classes
+            .iter()
+            .map(|item| (path::PRIORITY_CLASSES.to_owned(), item.clone()));
+        let nodes = self
+            .plans
+            .iter()
+            .map(|plan| (path::NODES.to_owned(), plan.object(self.seed, now)));
+        namespaces.chain(classes).chain(nodes).collect()
     }
 }
 

@@ -1,0 +1,229 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A full-screen terminal console and scheduler for GPU clusters on Kubernetes.
+///
+/// Without a subcommand the console opens on the current kubeconfig context; `gpudeck demo` opens
+/// it on an embedded cluster that needs nothing.
+#[derive(Debug, Parser)]
+#[command(name = "gpudeck", version, max_term_width = 100)]
+pub struct Cli {
+    /// How to reach the cluster.
+    #[command(flatten)]
+    pub cluster: ClusterArgs,
+    /// How the console looks.
+    #[command(flatten)]
+    pub look: LookArgs,
+    /// Never write: the code that could is not even set up.
+    #[arg(long, global = true)]
+    pub read_only: bool,
+    /// Let the scheduler in this process bind pods that ask for it (schedulerName: gpudeck); off
+    /// by default on a real cluster. Several consoles may: a Lease lets one of them decide.
+    #[arg(long)]
+    pub schedule: bool,
+    /// What to do instead of opening the console.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// How to reach the cluster.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ClusterArgs {
+    /// Kubeconfig file; default: $KUBECONFIG, then ~/.kube/config, then the pod's service account.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; default: its current one.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Show one namespace only; default: all.
+    #[arg(long, short = 'n', global = true, value_name = "NAME")]
+    pub namespace: Option<String>,
+}
+
+/// How the console looks.
+#[derive(Debug, Clone, Default, Args)]
+pub struct LookArgs {
+    /// Theme: dark, light, high-contrast, ansi16, mono, or a file.
+    #[arg(long, global = true, value_name = "NAME|FILE")]
+    pub theme: Option<String>,
+    /// Keymap: default, or a file.
+    #[arg(long, global = true, value_name = "NAME|FILE")]
+    pub keymap: Option<String>,
+    /// Colours; `auto` follows NO_COLOR, COLORTERM and TERM.
+    #[arg(long, global = true, value_enum, value_name = "DEPTH")]
+    pub color: Option<ColorArg>,
+    /// Draw with ASCII only (by default when the locale is not UTF-8).
+    #[arg(long, global = true)]
+    pub ascii: bool,
+    /// Configuration file; default: gpudeck/config.toml in the user's configuration folder.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+}
+
+/// Colour depth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ColorArg {
+    /// As the terminal says.
+    Auto,
+    /// 24 bit.
+    True,
+    /// 256 colours.
+    #[value(name = "256")]
+    #[serde(rename = "256")]
+    Indexed,
+    /// 16 colours.
+    #[value(name = "16")]
+    #[serde(rename = "16")]
+    Ansi,
+    /// None.
+    Mono,
+}
+
+/// Subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Open the console on an embedded cluster that lives (no Kubernetes and no GPU needed).
+    Demo(DemoArgs),
+    /// Serve the embedded cluster on loopback (--kubeconfig names the file that is written when it
+    /// is ready), or fill a cluster with data.
+    Sandbox(SandboxArgs),
+    /// Print a view's figures and rows once and exit.
+    Snapshot(SnapshotArgs),
+}
+
+/// Arguments of `gpudeck demo`.
+#[derive(Debug, Clone, Args)]
+pub struct DemoArgs {
+    /// Seed of everything random: the same seed gives the same fleet and the same arrivals.
+    #[arg(long, default_value_t = 42)]
+    pub seed: u64,
+    /// How much faster than real time work runs.
+    #[arg(long, default_value_t = 20.0, value_parser = speed)]
+    pub speed: f64,
+    /// Nodes of the fleet.
+    #[arg(long, default_value_t = 72, value_parser = clap::value_parser!(u32).range(1..=5_000))]
+    pub nodes: u32,
+}
+
+/// Arguments of `gpudeck sandbox`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct SandboxArgs {
+    /// What to do; without it the embedded cluster is served.
+    #[command(subcommand)]
+    pub command: Option<SandboxCommand>,
+    /// How it is served.
+    #[command(flatten)]
+    pub serve: ServeArgs,
+}
+
+/// How the embedded cluster is served.
+#[derive(Debug, Clone, Args)]
+pub struct ServeArgs {
+    /// Loopback address to serve on; port 0 picks a free one.
+    #[arg(long, default_value = "127.0.0.1:0", value_name = "ADDR:PORT")]
+    pub listen: SocketAddr,
+    /// Seed of everything random.
+    #[arg(long, default_value_t = 42)]
+    pub seed: u64,
+    /// How much faster than real time work runs.
+    #[arg(long, default_value_t = 1.0, value_parser = speed)]
+    pub speed: f64,
+    /// Nodes of the fleet; 0 serves an empty cluster without actors' load.
+    #[arg(long, default_value_t = 72, value_parser = clap::value_parser!(u32).range(0..=5_000))]
+    pub nodes: u32,
+    /// Write an audit log in the form of kube-apiserver's (level Metadata).
+    #[arg(long, value_name = "FILE")]
+    pub audit_log: Option<PathBuf>,
+}
+
+/// Subcommands of `gpudeck sandbox`.
+#[derive(Debug, Subcommand)]
+pub enum SandboxCommand {
+    /// Write the published inventory of a production cluster (openb trace) into the cluster that
+    /// the kubeconfig names.
+    Load(LoadArgs),
+}
+
+/// Arguments of `gpudeck sandbox load`.
+#[derive(Debug, Clone, Args)]
+pub struct LoadArgs {
+    /// Nodes, e.g. traces/openb/nodes_gpu.csv.gz.
+    #[arg(long, value_name = "FILE")]
+    pub nodes: PathBuf,
+    /// Pods, e.g. traces/openb/pods_default.csv.gz.
+    #[arg(long, value_name = "FILE")]
+    pub pods: PathBuf,
+}
+
+/// Arguments of `gpudeck snapshot`.
+#[derive(Debug, Clone, Args)]
+pub struct SnapshotArgs {
+    /// Which view.
+    #[arg(long, value_enum, default_value_t = SnapshotView::Fleet)]
+    pub view: SnapshotView,
+    /// In which form.
+    #[arg(long, short, value_enum, default_value_t = SnapshotOutput::Text)]
+    pub output: SnapshotOutput,
+    /// Only rows that pass this filter, as the console's `/` takes it (model=h100 free>0).
+    #[arg(long, default_value = "", value_name = "FILTER")]
+    pub filter: String,
+    /// How long to wait for the cluster's lists, in seconds.
+    #[arg(long, default_value_t = 30, value_name = "SECONDS")]
+    pub timeout: u64,
+}
+
+/// Views that can be printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SnapshotView {
+    /// Figures and models.
+    Fleet,
+    /// A row a node.
+    Nodes,
+    /// A row a workload.
+    Jobs,
+    /// A row an event.
+    Timeline,
+}
+
+/// Forms of a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SnapshotOutput {
+    /// Aligned text.
+    Text,
+    /// JSON.
+    Json,
+}
+
+/// Reads `--speed`.
+fn speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(n) if n.is_finite() && (0.1..=1_000.0).contains(&n) => Ok(n),
+        _ => Err("a number from 0.1 to 1000 is needed".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn bad_speed_says_what_is_right() {
+        let err = Cli::try_parse_from(["gpudeck", "demo", "--speed", "NaN"])
+            .unwrap_err()
+            .to_string();
+        assert!(err.contains("0.1 to 1000"), "{err}");
+    }
+}

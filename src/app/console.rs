@@ -1,0 +1,214 @@
+//! The console on a place: the engine's deltas go in, its commands come out.
+
+use std::time::Duration;
+
+use color_eyre::eyre::Result;
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+
+use super::cli::ClusterArgs;
+use super::engine::{Engine, Feed, Options};
+use super::place::Place;
+use super::schedule::Scheduling;
+use crate::cluster::fetch::{self, Resource};
+use crate::cluster::source::ClientSource;
+use crate::cluster::write::WriteMode;
+use crate::model::Str;
+use crate::tui::run::{self, Ports};
+use crate::tui::{App, Cmd, Level, Msg, ObjectRef, Session, Settings, views};
+
+/// Messages between the engine and the console.
+const DEPTH: usize = 64;
+/// How long the lease may take to be given back when the console is left.
+const FAREWELL: Duration = Duration::from_secs(3);
+
+/// What the console may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rights {
+    /// No writer is built.
+    pub read_only: bool,
+    /// The scheduler of this process takes part.
+    pub schedule: bool,
+}
+
+/// Runs the console until it is left. `args` are what a switch of context starts from.
+///
+/// # Errors
+/// The terminal fails, or a part of gpudeck panicked.
+pub async fn open(
+    place: Place,
+    args: ClusterArgs,
+    rights: Rights,
+    settings: Settings,
+) -> Result<()> {
+    let session = session_at(&place, 0, rights);
+    let (messages_tx, messages) = mpsc::channel(DEPTH);
+    let (commands, commands_rx) = mpsc::channel(DEPTH);
+    let driver = Driver {
+        args,
+        rights,
+        source: place.source.clone(),
+        generation: 0,
+        messages: messages_tx,
+        contexts: place.contexts.clone(),
+    };
+    let driven = tokio::spawn(driver.run(place, commands_rx));
+    let app = App::new(settings, session, views::all(), Timestamp::now());
+    let ended = run::run(app, Ports { messages, commands }).await;
+    // The command channel is closed now, so the driver ends; a hung API must not hold us.
+    let _ = tokio::time::timeout(FAREWELL, driven).await;
+    Ok(ended?)
+}
+
+fn session_at(place: &Place, generation: u64, rights: Rights) -> Session {
+    Session {
+        generation,
+        context: place.context.clone(),
+        namespace: place.namespace.clone(),
+        contexts: place.contexts.clone(),
+        read_only: rights.read_only,
+    }
+}
+
+/// The engine of one place.
+pub fn engine_at(place: &Place, rights: Rights) -> (Engine, Feed) {
+    let host = std::env::var("HOSTNAME").ok();
+    let scheduling = WriteMode::unless_read_only(rights.read_only)
+        .filter(|_| rights.schedule)
+        .map(|mode| Scheduling::new(mode, host.as_deref()));
+    Engine::start(Options {
+        source: place.source.clone(),
+        scope: place.scope(),
+        scheduling,
+    })
+}
+
+struct Driver {
+    args: ClusterArgs,
+    rights: Rights,
+    source: ClientSource,
+    generation: u64,
+    messages: mpsc::Sender<Msg>,
+    contexts: Vec<Str>,
+}
+
+impl Driver {
+    /// Carries messages both ways until the console has closed its end.
+    async fn run(mut self, place: Place, mut commands: mpsc::Receiver<Cmd>) {
+        let mut place = place;
+        let (mut engine, mut feed) = engine_at(&place, self.rights);
+        loop {
+            let msg = tokio::select! {
+                command = commands.recv() => {
+                    let Some(command) = command else { break };
+                    if let Some(next) = self.obey(command, &place).await {
+                        engine.stop().await;
+                        place = next;
+                        self.source = place.source.clone();
+                        self.generation += 1;
+                        let session = session_at(&place, self.generation, self.rights);
+                        if self.messages.send(Msg::Session(session)).await.is_err() {
+                            return;
+                        }
+                        (engine, feed) = engine_at(&place, self.rights);
+                    }
+                    continue;
+                }
+                Some(batch) = feed.deltas.recv() => {
+                    Msg::Deltas { generation: self.generation, deltas: batch.to_vec() }
+                }
+                Some(leader) = feed.leader.recv() => Msg::Leader(leader),
+                else => break,
+            };
+            if self.messages.send(msg).await.is_err() {
+                break;
+            }
+        }
+        engine.stop().await;
+    }
+
+    /// Does what the console asks; a new place when it wants one.
+    async fn obey(&self, command: Cmd, here: &Place) -> Option<Place> {
+        match command {
+            Cmd::FetchObject(object) => {
+                tokio::spawn(fetch_object(
+                    self.source.clone(),
+                    object,
+                    self.messages.clone(),
+                ));
+                None
+            }
+            Cmd::SwitchContext(name) => {
+                let args = ClusterArgs {
+                    context: Some(name.to_string()),
+                    namespace: None,
+                    kubeconfig: self.args.kubeconfig.clone(),
+                };
+                match Place::connect(&args, true).await {
+                    Ok(place) => Some(place),
+                    Err(e) => {
+                        self.notice(&format!("{name} cannot be opened: {e}")).await;
+                        None
+                    }
+                }
+            }
+            Cmd::SwitchNamespace(namespace) => {
+                // With everything listed a narrower view needs no new reading.
+                here.namespace.is_some().then(|| Place {
+                    source: here.source.clone(),
+                    context: here.context.clone(),
+                    namespace,
+                    fallback: here.fallback.clone(),
+                    contexts: self.contexts.clone(),
+                })
+            }
+            // The console does these itself.
+            Cmd::Copy(_) | Cmd::Suspend | Cmd::Redraw | Cmd::Quit => None,
+        }
+    }
+
+    async fn notice(&self, text: &str) {
+        // A console that is gone needs no notice.
+        let _ = self
+            .messages
+            .send(Msg::Notice(Level::Error, text.to_owned()))
+            .await;
+    }
+}
+
+/// Gets one object and sends the answer.
+async fn fetch_object(source: ClientSource, object: ObjectRef, messages: mpsc::Sender<Msg>) {
+    let result = object_yaml(&source, &object).await;
+    // A console that is gone needs no answer.
+    let _ = messages.send(Msg::Fetched { object, result }).await;
+}
+
+async fn object_yaml(source: &ClientSource, object: &ObjectRef) -> Result<String, String> {
+    let resource = resource_of(source, &object.kind).await?;
+    let namespace = Some(&*object.namespace).filter(|n| !n.is_empty());
+    fetch::object_yaml(source, &resource, namespace, &object.name)
+        .await
+        .map_err(|e| e.to_string())
+}
+
+/// The collection of a kind: known ones at once, others by discovery.
+async fn resource_of(source: &ClientSource, kind: &str) -> Result<Resource, String> {
+    use crate::model::Kind;
+    let known = Kind::ALL
+        .map(Resource::of)
+        .into_iter()
+        .find(|r| *r.kind == *kind);
+    if let Some(resource) = known {
+        return Ok(resource);
+    }
+    let (resources, notes) = fetch::discover(source).await.map_err(|e| e.to_string())?;
+    resources
+        .into_iter()
+        .find(|r| *r.kind == *kind)
+        .ok_or_else(|| match notes.first() {
+            Some(note) => format!(
+                "the server offers no kind {kind}; not all of its groups could be read: {note}"
+            ),
+            None => format!("the server offers no kind {kind}"),
+        })
+}

@@ -1,0 +1,80 @@
+//! The tasks behind one session: watchers, the bus, and the scheduler when it is on.
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::bus::{Batch, Bus};
+use super::schedule::{self, Scheduling};
+use crate::cluster::source::ClientSource;
+use crate::cluster::watch::{Scope, Watcher};
+use crate::model::{Delta, Kind};
+use crate::tui::Leader;
+
+/// Batches between the watchers and the bus: small, so that a slow consumer slows the reading.
+const INTAKE: usize = 64;
+
+/// What a session looks at, and whether it decides.
+pub struct Options {
+    /// Clients of the cluster.
+    pub source: ClientSource,
+    /// All namespaces or one.
+    pub scope: Scope,
+    /// The scheduler; `None`: it is off, and no writer is built.
+    pub scheduling: Option<Scheduling>,
+}
+
+/// The running tasks; dropping it ends them.
+pub struct Engine {
+    stop: CancellationToken,
+    tasks: JoinSet<()>,
+}
+
+/// What a running engine tells.
+pub struct Feed {
+    /// All deltas, the scheduler's decisions among them.
+    pub deltas: mpsc::Receiver<Batch>,
+    /// Who decides, whenever that changes.
+    pub leader: mpsc::Receiver<Leader>,
+}
+
+impl Engine {
+    /// Starts the tasks.
+    pub fn start(options: Options) -> (Self, Feed) {
+        let stop = CancellationToken::new();
+        let mut tasks = JoinSet::new();
+        let (intake, source) = mpsc::channel::<Vec<Delta>>(INTAKE);
+        let (leader_tx, leader) = mpsc::channel(8);
+        let mut bus = Bus::default();
+        let deltas = bus.subscribe();
+        if let Some(scheduling) = options.scheduling {
+            let batches = bus.subscribe();
+            // Decisions go through the bus like everything else, so every consumer has them.
+            let task = schedule::run(
+                scheduling,
+                options.source.clone(),
+                batches,
+                intake.clone(),
+                leader_tx,
+                stop.clone(),
+            );
+            tasks.spawn(task);
+        }
+        let watcher = Watcher::start(&options.source, &options.scope, &Kind::ALL, &intake, &stop);
+        tasks.spawn(watcher.join());
+        tasks.spawn(bus.run(source));
+        (Engine { stop, tasks }, Feed { deltas, leader })
+    }
+
+    /// Ends all tasks and waits for them: the lease is given back.
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}

@@ -1,0 +1,65 @@
+//! Where a session looks: a kubeconfig context, or the embedded cluster.
+
+use super::cli::ClusterArgs;
+use crate::cluster::context::{self, ContextError, ContextOptions};
+use crate::cluster::source::ClientSource;
+use crate::cluster::watch::Scope;
+use crate::model::Str;
+
+/// A cluster to look at.
+pub struct Place {
+    /// Its clients.
+    pub source: ClientSource,
+    /// Context name, or `demo`.
+    pub context: Str,
+    /// Only this namespace.
+    pub namespace: Option<Str>,
+    /// The namespace to fall back to where all may not be listed.
+    pub fallback: Option<Str>,
+    /// Contexts that can be switched to.
+    pub contexts: Vec<Str>,
+}
+
+impl Place {
+    /// The place that flags and kubeconfig name. Login helpers run now; before the screen is taken
+    /// over they may use the terminal.
+    ///
+    /// # Errors
+    /// One sentence that says what to do.
+    pub async fn connect(args: &ClusterArgs, screen_taken: bool) -> Result<Self, ContextError> {
+        let options = ContextOptions {
+            kubeconfig: args.kubeconfig.clone(),
+            context: args.context.clone(),
+            namespace: args.namespace.clone(),
+            screen_taken,
+        };
+        let connected = context::connect(&options).await?;
+        let contexts = context::contexts(&options)?;
+        Ok(Place {
+            source: connected.source,
+            context: connected.context,
+            namespace: connected.namespace,
+            fallback: Some(connected.default_namespace),
+            contexts: contexts.into_iter().map(|c| c.name).collect(),
+        })
+    }
+
+    /// A cluster in this process.
+    pub fn embedded(client: kube::Client) -> Self {
+        Place {
+            source: ClientSource::fixed(client, "the embedded cluster"),
+            context: "demo".into(),
+            namespace: None,
+            fallback: None,
+            contexts: vec!["demo".into()],
+        }
+    }
+
+    /// What is watched of it.
+    pub fn scope(&self) -> Scope {
+        Scope {
+            namespace: self.namespace.clone(),
+            fallback: self.fallback.clone(),
+        }
+    }
+}

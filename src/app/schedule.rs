@@ -1,0 +1,277 @@
+//! The scheduler's task: folds deltas into `sched::State`, decides, and carries the Plan out.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ahash::AHashMap;
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::bus::Batch;
+use crate::cluster::elect::{self, Election, Leadership, Role};
+use crate::cluster::events::{self, EventRecorder};
+use crate::cluster::source::ClientSource;
+use crate::cluster::write::{Outcome, WriteMode, Writer};
+use crate::model::{Decision, DecisionKind, Delta, Reason, Uid};
+use crate::plan::{Action, Plan};
+use crate::sched::{self, SchedConfig, State};
+use crate::tui::Leader;
+
+/// Namespace and name of the Lease that one deciding scheduler holds.
+const LEASE: (&str, &str) = ("kube-system", "gpudeck-scheduler");
+/// Time from a change to the decision on it, in which more changes are taken in.
+const GATHER: Duration = Duration::from_millis(15);
+/// How often it is decided again although nothing came: assumed bindings expire by time.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+/// Groups that are written at once.
+const GROUPS_IN_FLIGHT: usize = 32;
+/// Groups decided and not yet written, above which no more is decided.
+const BACKLOG: usize = 256;
+
+/// What a scheduler needs to be started.
+pub struct Scheduling {
+    /// Proof that this process may write.
+    pub mode: WriteMode,
+    /// The election that it takes part in.
+    pub election: Election,
+    /// Its settings.
+    pub config: SchedConfig,
+}
+
+impl Scheduling {
+    /// The usual scheduler of this process.
+    pub fn new(mode: WriteMode, host: Option<&str>) -> Self {
+        let identity = elect::identity(host);
+        Scheduling {
+            mode,
+            election: Election::new(LEASE.0, LEASE.1, &identity),
+            config: SchedConfig::default(),
+        }
+    }
+}
+
+type Written = (Vec<Action>, Vec<Outcome>);
+
+struct Loop {
+    state: State,
+    writer: Arc<Writer>,
+    recorder: EventRecorder,
+    /// Placements whose binding is not confirmed: their Event is written when it is.
+    unconfirmed: AHashMap<Uid, Arc<Decision>>,
+    /// Decisions on their way to every consumer. Unbounded: the bus waits for this task, so this
+    /// task must never wait for the bus.
+    told: mpsc::UnboundedSender<Vec<Delta>>,
+    backlog: VecDeque<Vec<Action>>,
+    in_flight: JoinSet<Written>,
+}
+
+/// Runs until `stop`, then gives the lease back.
+pub async fn run(
+    scheduling: Scheduling,
+    source: ClientSource,
+    mut batches: mpsc::Receiver<Batch>,
+    intake: mpsc::Sender<Vec<Delta>>,
+    leader: mpsc::Sender<Leader>,
+    stop: CancellationToken,
+) {
+    let identity = scheduling.election.identity.clone();
+    let (mut leadership, elector) = elect::start(
+        &scheduling.mode,
+        source.clone(),
+        scheduling.election,
+        stop.clone(),
+    );
+    let writer = Writer::new(
+        &scheduling.mode,
+        source.clone(),
+        Arc::new(leadership.clone()),
+    );
+    let (recorder, event_writer) = events::start(&scheduling.mode, source, identity, stop.clone());
+    let (told, forward) = mpsc::unbounded_channel();
+    let forwarder = tokio::spawn(forward_all(forward, intake));
+    let mut this = Loop {
+        state: State::new(scheduling.config),
+        writer: Arc::new(writer),
+        recorder,
+        unconfirmed: AHashMap::new(),
+        told,
+        backlog: VecDeque::new(),
+        in_flight: JoinSet::new(),
+    };
+    let mut due = Instant::now() + HEARTBEAT;
+    // A receiver that is gone only means that nobody shows who leads.
+    let _ = leader.send(shown(&leadership.role())).await;
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.cancelled() => break,
+            alive = leadership.changed() => {
+                let _ = leader.send(shown(&leadership.role())).await;
+                if !alive {
+                    break;
+                }
+                due = due.min(Instant::now() + GATHER);
+            }
+            Some(written) = this.in_flight.join_next(), if !this.in_flight.is_empty() => {
+                if let Ok(written) = written {
+                    this.settle(&written);
+                }
+                this.write_more();
+                due = due.min(Instant::now() + GATHER);
+            }
+            batch = batches.recv() => {
+                let Some(batch) = batch else { break };
+                this.fold(&batch);
+                while let Ok(batch) = batches.try_recv() {
+                    this.fold(&batch);
+                }
+                due = due.min(Instant::now() + GATHER);
+            }
+            () = tokio::time::sleep_until(due) => {
+                due = Instant::now() + HEARTBEAT;
+                if this.decide(&leadership) {
+                    due = Instant::now() + GATHER;
+                }
+            }
+        }
+    }
+    drop(this);
+    // Tasks that panicked have told so by the panic hook.
+    let _ = event_writer.await;
+    let _ = elector.await;
+    let _ = forwarder.await;
+}
+
+async fn forward_all(mut from: mpsc::UnboundedReceiver<Vec<Delta>>, to: mpsc::Sender<Vec<Delta>>) {
+    while let Some(batch) = from.recv().await {
+        if to.send(batch).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A role in the console's words.
+fn shown(role: &Role) -> Leader {
+    match role {
+        Role::Leader { .. } => Leader::Here,
+        Role::Standby {
+            holder: Some(holder),
+            ..
+        } => Leader::Other {
+            holder: holder.clone(),
+            standby: true,
+        },
+        Role::Standby { holder: None, .. } => Leader::None,
+    }
+}
+
+impl Loop {
+    fn fold(&mut self, batch: &Batch) {
+        for delta in batch.iter() {
+            self.state.apply(delta);
+        }
+    }
+
+    /// Decides if we lead and the cluster is known; whether there is more to decide at once.
+    fn decide(&mut self, leadership: &Leadership) -> bool {
+        let now = Timestamp::now();
+        self.state.expire(now);
+        if leadership.term().is_none() || self.backlog.len() >= BACKLOG {
+            return false;
+        }
+        let Plan {
+            groups,
+            decisions,
+            more,
+        } = sched::decide(&self.state, now);
+        for action in groups.iter().flatten() {
+            self.state.assume(action);
+        }
+        self.tell(decisions);
+        self.backlog.extend(groups);
+        self.write_more();
+        more
+    }
+
+    /// Folds decisions into our own state at once (they must not be made twice) and tells all.
+    fn tell(&mut self, decisions: Vec<Arc<Decision>>) {
+        if decisions.is_empty() {
+            return;
+        }
+        let mut batch = Vec::with_capacity(decisions.len());
+        for decision in decisions {
+            match decision.kind {
+                DecisionKind::Placed { .. } => {
+                    self.unconfirmed
+                        .insert(decision.pod.clone(), decision.clone());
+                }
+                DecisionKind::Waiting(_) => self.record(&decision),
+            }
+            let delta = Delta::Decision(decision);
+            self.state.apply(&delta);
+            batch.push(delta);
+        }
+        // Nobody listens any more: the session ends.
+        let _ = self.told.send(batch);
+    }
+
+    fn record(&self, decision: &Arc<Decision>) {
+        if !self.recorder.record(decision) {
+            tracing::debug!(pod = %decision.name, "too many Events are queued; this one is not written");
+        }
+    }
+
+    fn write_more(&mut self) {
+        while self.in_flight.len() < GROUPS_IN_FLIGHT {
+            let Some(group) = self.backlog.pop_front() else {
+                return;
+            };
+            let writer = self.writer.clone();
+            self.in_flight.spawn(async move {
+                let outcomes = writer.execute(&group).await;
+                (group, outcomes)
+            });
+        }
+    }
+
+    fn settle(&mut self, (group, outcomes): &Written) {
+        let mut refusals = Vec::new();
+        for (action, outcome) in group.iter().zip(outcomes) {
+            let Action::Bind {
+                pod,
+                namespace,
+                name,
+                ..
+            } = action;
+            let placement = self.unconfirmed.remove(pod);
+            match outcome {
+                Outcome::Done => {
+                    if let Some(placement) = placement {
+                        self.record(&placement);
+                    }
+                }
+                // The place is held until the watch shows what became of it, or it expires.
+                Outcome::Unknown { why } => {
+                    tracing::warn!(%namespace, %name, %why, "no answer to a binding")
+                }
+                Outcome::NotBegun { .. } => self.state.forget(action),
+                Outcome::Refused { code, message } => {
+                    self.state.forget(action);
+                    let message = format!("{message} (HTTP {code})").into();
+                    refusals.push(Arc::new(Decision {
+                        pod: pod.clone(),
+                        namespace: namespace.clone(),
+                        name: name.clone(),
+                        kind: DecisionKind::Waiting(Reason::Refused { message }),
+                        at: Timestamp::now(),
+                    }));
+                }
+            }
+        }
+        self.tell(refusals);
+    }
+}

@@ -1,0 +1,98 @@
+//! `gpudeck sandbox`: serves the embedded cluster, or fills a cluster with the published inventory.
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+
+use color_eyre::eyre::Result;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use super::cli::{ClusterArgs, LoadArgs, ServeArgs};
+use super::embedded::World;
+use super::place::Place;
+use crate::sandbox::Options;
+use crate::sandbox::listen::{self, RunOptions};
+use crate::sandbox::openb::{self, LoadOptions};
+
+/// Namespace of the loaded pods when none is asked for.
+const LOAD_NAMESPACE: &str = "openb";
+/// Where the served cluster's kubeconfig goes when `--kubeconfig` does not say.
+const KUBECONFIG: &str = "gpudeck-sandbox.kubeconfig";
+
+/// Serves until SIGINT or SIGTERM.
+///
+/// # Errors
+/// An address that is not loopback or is taken; a file that cannot be written.
+pub async fn serve(args: &ServeArgs, kubeconfig: Option<PathBuf>) -> Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let options = RunOptions {
+        listen: args.listen,
+        // Written below, once the fleet is there: a kubeconfig says that the cluster is ready.
+        kubeconfig: None,
+        server: Options {
+            seed: args.seed,
+            audit_log: args.audit_log.clone(),
+            ..Options::default()
+        },
+    };
+    let running = listen::run(options).await?;
+    let stop = CancellationToken::new();
+    let world = World {
+        seed: args.seed,
+        speed: args.speed,
+        nodes: args.nodes,
+    };
+    let _actors = world.start(&running.server, &stop).await?;
+    let kubeconfig = kubeconfig.unwrap_or_else(|| PathBuf::from(KUBECONFIG));
+    running
+        .server
+        .write_kubeconfig(&kubeconfig, running.listener.addr())?;
+    say(&format!(
+        "serving on https://{}; use it with: gpudeck --kubeconfig {}",
+        running.listener.addr(),
+        kubeconfig.display()
+    ));
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    stop.cancel();
+    running.listener.stop().await;
+    Ok(())
+}
+
+/// Loads the trace into the cluster that the kubeconfig names.
+///
+/// # Errors
+/// A file or row that cannot be used, or a server that refuses.
+pub async fn load(args: &LoadArgs, cluster: &ClusterArgs) -> Result<()> {
+    let place = Place::connect(cluster, false).await?;
+    let client = place.source.client();
+    let options = LoadOptions {
+        nodes: args.nodes.clone(),
+        pods: args.pods.clone(),
+        namespace: cluster
+            .namespace
+            .clone()
+            .unwrap_or_else(|| LOAD_NAMESPACE.to_owned()),
+    };
+    let live = std::io::stderr().is_terminal();
+    let summary = openb::load(client, &options, |p| {
+        if live {
+            // A progress line that cannot be written is no reason to stop loading.
+            let _ = write!(std::io::stderr(), "\r{} {}/{}   ", p.what, p.done, p.total);
+        }
+    })
+    .await?;
+    if live {
+        let _ = writeln!(std::io::stderr());
+    }
+    say(&summary.to_string());
+    Ok(())
+}
+
+/// Prints a line; a closed pipe ends nothing.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}

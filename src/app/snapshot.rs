@@ -1,0 +1,106 @@
+//! `gpudeck snapshot`: a view's figures and rows, once.
+
+use std::io::Write;
+use std::time::Duration;
+
+use color_eyre::eyre::{Result, eyre};
+use jiff::Timestamp;
+
+use super::cli::{SnapshotArgs, SnapshotOutput, SnapshotView};
+use super::console::{Rights, engine_at};
+use super::place::Place;
+use crate::model::{Cluster, Kind, SourceState};
+use crate::tui::snapshot::{self, Request};
+use crate::tui::view::ViewId;
+
+/// Reads the place until every kind is known, denied or failed, and prints the view.
+///
+/// # Errors
+/// Nothing could be read in time; standard output is closed.
+pub async fn print(place: &Place, args: &SnapshotArgs, ascii: bool) -> Result<()> {
+    let rights = Rights {
+        read_only: true,
+        schedule: false,
+    };
+    let (engine, mut feed) = engine_at(place, rights);
+    let mut cluster = Cluster::new();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(args.timeout);
+    while let Some(pending) = unsettled(&cluster) {
+        match tokio::time::timeout_at(deadline, feed.deltas.recv()).await {
+            Ok(Some(batch)) => batch.iter().for_each(|delta| cluster.apply(delta)),
+            Ok(None) => break,
+            Err(_) => {
+                return Err(eyre!(
+                    "{} did not answer for {pending} within {} s: {}",
+                    place.source.server(),
+                    args.timeout,
+                    trouble(&cluster, pending).unwrap_or_else(|| "no reason is known".to_owned()),
+                ));
+            }
+        }
+    }
+    if let Some(why) = nothing_known(&cluster) {
+        return Err(eyre!("{why}"));
+    }
+    let request = Request {
+        view: match args.view {
+            SnapshotView::Fleet => ViewId::Fleet,
+            SnapshotView::Nodes => ViewId::Nodes,
+            SnapshotView::Jobs => ViewId::Jobs,
+            SnapshotView::Timeline => ViewId::Timeline,
+        },
+        cluster: &cluster,
+        namespace: place.namespace.as_ref(),
+        filter: &args.filter,
+        ascii,
+        now: Timestamp::now(),
+    };
+    let text = match args.output {
+        SnapshotOutput::Text => snapshot::text(&request)?,
+        SnapshotOutput::Json => {
+            let mut text = serde_json::to_string_pretty(&snapshot::json(&request)?)?;
+            text.push('\n');
+            text
+        }
+    };
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    engine.stop().await;
+    Ok(())
+}
+
+/// A kind of which it is not settled yet whether it can be read.
+fn unsettled(cluster: &Cluster) -> Option<Kind> {
+    Kind::ALL
+        .into_iter()
+        .find(|kind| match cluster.source(*kind).map(|r| &r.state) {
+            Some(SourceState::Live | SourceState::Denied { .. } | SourceState::Stale { .. }) => {
+                false
+            }
+            // A server that does not answer may do so in a moment; the deadline decides.
+            Some(SourceState::Loading { .. } | SourceState::Failed { .. }) | None => true,
+        })
+}
+
+/// What a source says is wrong.
+fn trouble(cluster: &Cluster, kind: Kind) -> Option<String> {
+    match &cluster.source(kind)?.state {
+        SourceState::Failed { why }
+        | SourceState::Denied { why }
+        | SourceState::Stale { why, .. } => Some(why.to_string()),
+        SourceState::Live | SourceState::Loading { .. } => None,
+    }
+}
+
+/// Why nothing at all can be shown, if so.
+fn nothing_known(cluster: &Cluster) -> Option<String> {
+    let any = [Kind::Node, Kind::Pod, Kind::Job]
+        .into_iter()
+        .any(|k| cluster.is_known(k));
+    if any {
+        None
+    } else {
+        trouble(cluster, Kind::Pod)
+    }
+}
