@@ -39,6 +39,8 @@ struct PodEntry {
 struct WorkloadEntry {
     pods: BTreeSet<Uid>,
     waiting: BTreeSet<Uid>,
+    /// Pods that say why they are as they are: a list of many workloads must not look at all pods.
+    with_reason: BTreeSet<Uid>,
     counts: PhaseCounts,
     /// Devices that live pods ask for.
     asked: BTreeMap<GpuResource, i64>,
@@ -529,6 +531,11 @@ impl Cluster {
         }
     }
 
+    fn first_reason(&self, entry: &WorkloadEntry) -> Option<Str> {
+        let first = entry.with_reason.first()?;
+        self.pod(first)?.reason.clone()
+    }
+
     fn reason(&self, entry: &WorkloadEntry, state: WorkloadState) -> Option<Str> {
         match state {
             WorkloadState::Waiting => {
@@ -540,20 +547,9 @@ impl Cluster {
             }
             WorkloadState::Failed => {
                 let failure = entry.job.as_ref().and_then(|j| j.failure.clone());
-                failure.or_else(|| {
-                    entry
-                        .pods
-                        .iter()
-                        .filter_map(|u| self.pod(u))
-                        .find_map(|p| p.reason.clone())
-                })
+                failure.or_else(|| self.first_reason(entry))
             }
-            WorkloadState::Starting | WorkloadState::Running => entry
-                .pods
-                .iter()
-                .take(64)
-                .filter_map(|u| self.pod(u))
-                .find_map(|p| p.reason.clone()),
+            WorkloadState::Starting | WorkloadState::Running => self.first_reason(entry),
             WorkloadState::Suspended | WorkloadState::Done => None,
         }
     }
@@ -587,6 +583,9 @@ impl WorkloadEntry {
         if pod.is_waiting() {
             self.waiting.insert(pod.meta.uid.clone());
         }
+        if pod.reason.is_some() {
+            self.with_reason.insert(pod.meta.uid.clone());
+        }
         self.priority = if self.pods.len() == 1 {
             pod.priority
         } else {
@@ -601,6 +600,7 @@ impl WorkloadEntry {
             self.counts.remove(pod);
             self.ask(pod, -1);
             self.waiting.remove(&pod.meta.uid);
+            self.with_reason.remove(&pod.meta.uid);
         }
     }
 

@@ -13,7 +13,13 @@ const KEYS_WIDTH: usize = 12;
 const NAME_WIDTH: usize = 16;
 
 /// All commands by chapter, with keys, names, what they do, and why one cannot be given now.
-pub(super) fn lines(keymap: &Keymap, place: &Where, theme: &Theme) -> Vec<Line<'static>> {
+/// `columns`: what filters of the view can name.
+pub(super) fn lines(
+    keymap: &Keymap,
+    place: &Where,
+    theme: &Theme,
+    columns: &[(&'static str, &'static str)],
+) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     for group in Group::ALL {
         if !lines.is_empty() {
@@ -50,21 +56,37 @@ pub(super) fn lines(keymap: &Keymap, place: &Where, theme: &Theme) -> Vec<Line<'
     }
     lines.push(Line::default());
     lines.push(Line::styled("Filters", theme.style(Meaning::Header)));
-    for (example, doc) in FILTERS {
-        let pad = " ".repeat((KEYS_WIDTH + NAME_WIDTH + 1_usize).saturating_sub(example.width()));
-        lines.push(Line::from(vec![
-            Span::styled(format!("  {example}"), theme.style(Meaning::Key)),
-            Span::raw(pad + " "),
-            Span::styled(*doc, theme.style(Meaning::Text)),
-        ]));
+    lines.extend(FILTERS.iter().map(|row| pair(*row, theme)));
+    if !columns.is_empty() {
+        lines.push(Line::default());
+        let title = "Columns that filters of this view can name";
+        lines.push(Line::styled(title, theme.style(Meaning::Header)));
+        lines.extend(columns.iter().map(|row| pair(*row, theme)));
     }
     lines
 }
 
+fn pair((word, doc): (&'static str, &'static str), theme: &Theme) -> Line<'static> {
+    let pad = " ".repeat((KEYS_WIDTH + NAME_WIDTH + 1_usize).saturating_sub(word.width()));
+    Line::from(vec![
+        Span::styled(format!("  {word}"), theme.style(Meaning::Key)),
+        Span::raw(pad + " "),
+        Span::styled(doc, theme.style(Meaning::Text)),
+    ])
+}
+
 const FILTERS: &[(&str, &str)] = &[
-    ("llm", "rows with this text in their name"),
-    ("model=h100", "a column that holds this text"),
-    ("free>0", "a column of numbers, compared"),
-    ("ns:team-a", "one namespace"),
+    ("llm", "rows that show this text somewhere"),
+    (
+        "model=h100",
+        "a column that begins with this text; != for all others",
+    ),
+    ("ns:team-a", "a column that contains this text"),
+    ("free>0", "a number, compared; ages as 2h, sizes as 80Gi"),
+    (
+        "!cordoned",
+        "rows that the term does not hold for; also -cordoned",
+    ),
+    ("model=\"\"", "rows that do not tell it"),
     ("model=h100 free>0", "rows that meet all terms"),
 ];

@@ -404,7 +404,9 @@ impl App {
             self.layers.pop();
             return;
         }
-        let lines = help::lines(&self.world.keymap, &self.place(), &self.world.theme);
+        let columns = self.view().map(View::filter_columns).unwrap_or_default();
+        let world = &self.world;
+        let lines = help::lines(&world.keymap, &self.place(), &world.theme, &columns);
         self.push_text(TextPane::new(Body::Help, "keys", lines));
     }
 

@@ -263,6 +263,11 @@ pub trait View: Send {
     /// Sets the filter; on error the old one stays in force.
     fn set_filter(&mut self, text: &str) -> Result<(), FilterError>;
 
+    /// Columns that filters can name, and what each holds, for the help.
+    fn filter_columns(&self) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
+
     /// Columns that rows can be sorted by.
     fn sort_columns(&self) -> &'static [&'static str] {
         &[]

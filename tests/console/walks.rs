@@ -310,6 +310,33 @@ fn in_state(state: &SourceState) -> Cluster {
 }
 
 #[test]
+fn nodes_are_marked_on_the_map() {
+    let stage = stage();
+    let mut view = refreshed(&stage, ViewId::Fleet);
+    go(&mut *view, Motion::Right, 3);
+    view.toggle_mark();
+    assert_eq!(
+        view.selected(),
+        Some(Target::Gpu("h100-02".into(), 0)),
+        "on to the next node"
+    );
+    go(&mut *view, Motion::Right, 8);
+    view.mark_range();
+    let names = ["h100-01", "h100-02", "h100-03"];
+    assert_eq!(view.marks(), names.map(|n| Target::Node(n.into())));
+    let screen = text(&stage.draw(&mut *view, 120, 34));
+    assert!(
+        screen.contains("l01    ▌████████▌████████▌████████ ████████"),
+        "{screen}"
+    );
+    view.set_filter("node=h100-02").unwrap();
+    view.refresh(AREA, &stage.ctx());
+    assert_eq!(view.marks().len(), 1, "what is not shown is not marked");
+    view.clear_marks();
+    assert!(view.marks().is_empty());
+}
+
+#[test]
 fn loading_empty_denied_and_failed_never_look_alike() {
     let states = [
         ("loading", SourceState::Loading { read: 7 }),

@@ -103,6 +103,10 @@ impl View for Drill {
         self.top_mut().set_filter(text)
     }
 
+    fn filter_columns(&self) -> Vec<(&'static str, &'static str)> {
+        self.top().filter_columns()
+    }
+
     fn sort_columns(&self) -> &'static [&'static str] {
         self.top().sort_columns()
     }

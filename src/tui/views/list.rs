@@ -236,6 +236,10 @@ macro_rules! list_view {
             self.$field.set_filter(text)
         }
 
+        fn filter_columns(&self) -> Vec<(&'static str, &'static str)> {
+            crate::tui::filter::names(SPEC.filter)
+        }
+
         fn sort_columns(&self) -> &'static [&'static str] {
             SPEC.sortable
         }

@@ -7,6 +7,7 @@ mod group;
 mod layout;
 mod paint;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use ratatui::buffer::Buffer;
@@ -74,6 +75,9 @@ pub struct FleetView {
     dirty: bool,
     at: usize,
     key: Option<(Str, u32)>,
+    /// Marked nodes.
+    marks: HashSet<Str>,
+    last_mark: Option<Str>,
 }
 
 /// Nodes that belong on the map, and how many do not because they have no GPUs.
@@ -108,6 +112,10 @@ impl FleetView {
             Some(zoom) => (zoom, lay(zoom)),
             None => {
                 let mut zoom = Zoom::Gpu;
+                let hopeless = |zoom| Layout::cannot_fit(&self.rows, zoom, map.width, map.height);
+                while let (true, Some(farther)) = (hopeless(zoom), zoom.farther()) {
+                    zoom = farther;
+                }
                 let mut layout = lay(zoom);
                 while let (false, Some(farther)) = (layout.fits(), zoom.farther()) {
                     zoom = farther;
@@ -119,6 +127,20 @@ impl FleetView {
         self.zoom = Some(zoom);
         self.layout = layout;
         self.follow();
+        self.keep_marks();
+    }
+
+    /// Whether cells stand for nodes that can be marked.
+    fn marks_nodes(&self) -> bool {
+        self.zoom.is_some_and(|z| z != Zoom::Group)
+    }
+
+    /// Takes away the marks of nodes that are not on the map any more.
+    fn keep_marks(&mut self) {
+        if !self.marks.is_empty() {
+            let there: HashSet<&Str> = self.rows.iter().map(|r| &r.name).collect();
+            self.marks.retain(|name| there.contains(name));
+        }
     }
 
     /// Finds the cell of the cursor's key again; if it is gone the cursor stays at its place.
@@ -288,6 +310,56 @@ impl View for FleetView {
         text.trim().clone_into(&mut self.filter_text);
         self.dirty = true;
         Ok(())
+    }
+
+    fn filter_columns(&self) -> Vec<(&'static str, &'static str)> {
+        crate::tui::filter::names(node_row::FILTER)
+    }
+
+    fn marks(&self) -> Vec<Target> {
+        let marked = self.rows.iter().filter(|r| self.marks.contains(&r.name));
+        marked.map(|r| Target::Node(r.name.clone())).collect()
+    }
+
+    fn toggle_mark(&mut self) {
+        if !self.marks_nodes() {
+            return;
+        }
+        let Some(name) = self.row().map(|r| r.name.clone()) else {
+            return;
+        };
+        if !self.marks.remove(&name) {
+            self.marks.insert(name.clone());
+        }
+        self.last_mark = Some(name);
+        let node = self.item().map(|i| i.node);
+        let after = self.layout.items.iter().skip(self.at);
+        let same = after.take_while(|i| Some(i.node) == node).count();
+        if self.at + same < self.layout.items.len() {
+            self.at += same;
+            self.remember();
+        }
+    }
+
+    fn mark_range(&mut self) {
+        if !self.marks_nodes() {
+            return;
+        }
+        let last = self.last_mark.clone();
+        let from = last.and_then(|name| self.position(&name, 0));
+        let from = from.unwrap_or(self.at);
+        let (low, high) = (from.min(self.at), from.max(self.at));
+        for item in self.layout.items.iter().take(high + 1).skip(low) {
+            if let Some(row) = self.rows.get(item.node) {
+                self.marks.insert(row.name.clone());
+            }
+        }
+        self.last_mark = self.row().map(|r| r.name.clone());
+    }
+
+    fn clear_marks(&mut self) {
+        self.marks.clear();
+        self.last_mark = None;
     }
 
     fn can(&self, act: Act) -> bool {

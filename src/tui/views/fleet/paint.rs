@@ -153,6 +153,29 @@ fn draw_line(
             cell.set_symbol(ctx.glyph(glyph));
             cell.set_style(ctx.style(meaning));
         }
+        draw_mark(view, item, (x, strip.y), buf, ctx);
+    }
+}
+
+/// A marked node: a bar in the gap before it, or underlined where there is no gap.
+fn draw_mark(view: &FleetView, item: &Item, at: (u16, u16), buf: &mut Buffer, ctx: &Ctx<'_>) {
+    let marked = view
+        .rows
+        .get(item.node)
+        .is_some_and(|row| view.marks.contains(&row.name));
+    if !marked || view.zoom == Some(Zoom::Group) {
+        return;
+    }
+    let style = ctx.style(Meaning::Mark);
+    if view.zoom == Some(Zoom::Node) {
+        if let Some(cell) = buf.cell_mut(at) {
+            cell.set_style(style.add_modifier(Modifier::UNDERLINED));
+        }
+    } else if item.gpu == 0
+        && let Some(cell) = buf.cell_mut((at.0.saturating_sub(1), at.1))
+    {
+        cell.set_symbol(ctx.glyph(Glyph::Mark));
+        cell.set_style(style);
     }
 }
 
