@@ -285,7 +285,7 @@ fn figures_line(strip: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
 }
 
 /// The figures an on-call person asks first, most important first: those that do not fit go.
-fn figures(ctx: &Ctx<'_>) -> Vec<[Span<'static>; 2]> {
+fn figures(ctx: &Ctx<'_>) -> Vec<[Span<'static>; 3]> {
     let f: &Figures = ctx.figures;
     let mut figures = Vec::new();
     let mut add = |label: &str, value: String, meaning: Meaning| {
@@ -296,7 +296,11 @@ fn figures(ctx: &Ctx<'_>) -> Vec<[Span<'static>; 2]> {
         } else {
             (ctx.glyph(Glyph::Unknown).to_owned(), Meaning::Unknown)
         };
-        figures.push([label, Span::styled(format!("{text} "), ctx.style(meaning))]);
+        figures.push([
+            label,
+            Span::styled(text, ctx.style(meaning)),
+            Span::raw(" "),
+        ]);
     };
     let gpus = match (f.gpus, f.nodes_of_unknown_size) {
         (Some(n), 0) => format::count(n.into()),
