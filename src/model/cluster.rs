@@ -452,6 +452,11 @@ impl Cluster {
         self.workloads.len()
     }
 
+    /// Keys of all workloads, in order; much cheaper than their rows.
+    pub fn workload_keys(&self) -> impl Iterator<Item = &WorkloadKey> {
+        self.workloads.keys()
+    }
+
     /// Workloads by key.
     pub fn workloads(&self) -> impl Iterator<Item = WorkloadRow> {
         self.workloads

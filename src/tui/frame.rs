@@ -57,9 +57,16 @@ impl Parts {
 impl App {
     /// Draws a frame: brings cached rows up to date, then draws from state only.
     pub fn render(&mut self, screen: Rect, buf: &mut Buffer) {
+        self.world.publish();
+        self.render_known(screen, buf);
+    }
+
+    /// Draws a frame without taking news of the cluster into rows and figures, which takes time
+    /// on a large one: for answers to keys between two frames that do.
+    pub fn render_known(&mut self, screen: Rect, buf: &mut Buffer) {
         self.refresh(screen);
         self.draw(screen, buf);
-        self.dirty = false;
+        self.dirty = self.world.has_news();
     }
 
     fn refresh(&mut self, screen: Rect) {

@@ -298,7 +298,13 @@ fn figures(ctx: &Ctx<'_>) -> Vec<[Span<'static>; 2]> {
         };
         figures.push([label, Span::styled(format!("{text} "), ctx.style(meaning))]);
     };
-    add("GPUs", format::count_or_unknown(f.gpus), Meaning::Text);
+    let gpus = match (f.gpus, f.nodes_of_unknown_size) {
+        (Some(n), 0) => format::count(n.into()),
+        // Some nodes do not tell how many they have: it is more than this.
+        (Some(n), _) => format!("{}+?", format::count(n.into())),
+        (None, _) => format::UNKNOWN.to_owned(),
+    };
+    add("GPUs", gpus, Meaning::Text);
     let share = match (f.used_gpus, f.gpus) {
         (Some(used), Some(all)) if all > 0 => {
             format!(" {}", format::percent(used / f64::from(all)))
@@ -310,6 +316,10 @@ fn figures(ctx: &Ctx<'_>) -> Vec<[Span<'static>; 2]> {
         None => format::UNKNOWN.to_owned(),
     };
     add("used", used, Meaning::Text);
+    if let (None, Some(held)) = (f.used_gpus, f.allocated_devices) {
+        // Without nodes the pods still tell how many devices they hold.
+        add("held by pods", format::count(held), Meaning::Text);
+    }
     add(
         "free",
         format::amount_or_unknown(f.free_gpus),

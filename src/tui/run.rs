@@ -2,7 +2,8 @@
 //!
 //! Signals come first, then input, data, time. What is ready is taken in before anything is drawn,
 //! and then at most one frame is drawn. Frames keep a distance that follows the time the terminal
-//! takes for one; a key is answered at once as long as the terminal keeps up.
+//! takes for one; a key is answered at once as long as the terminal keeps up. Rows are made anew
+//! from data less often the longer that takes, and the answer to a key does not wait for it.
 
 use std::io::Write;
 use std::time::Duration;
@@ -23,6 +24,10 @@ const FRAME: Duration = Duration::from_millis(50);
 const SLOW_FRAME: Duration = Duration::from_millis(250);
 /// A frame that takes longer to write than this is not answered to by the next key at once.
 const QUICK_FLUSH: Duration = Duration::from_millis(5);
+/// Rows are made anew from data at most this often, even where it takes long.
+const LONGEST_NEWS_GAP: Duration = Duration::from_secs(1);
+/// Of the time between two makings of rows, making them may take one part in this many.
+const NEWS_SHARE: u32 = 8;
 /// How long data is taken in before input and drawing get their turn.
 const INTAKE: Duration = Duration::from_millis(6);
 /// Ages change this often.
@@ -61,6 +66,8 @@ pub struct Console<W: Write> {
     input: Option<Input>,
     /// No frame before this.
     due: Instant,
+    /// No rows made anew before this.
+    news_due: Instant,
     /// The next frame answers a key.
     answers: bool,
 }
@@ -88,6 +95,7 @@ impl<W: Write> Console<W> {
             asked,
             input,
             due: Instant::now(),
+            news_due: Instant::now(),
             answers: false,
         }
     }
@@ -141,7 +149,13 @@ impl<W: Write> Console<W> {
     }
 
     fn draw(&mut self) -> Result<(), TerminalError> {
-        self.screen.present(&mut self.app)?;
+        let patience = if self.answers {
+            LONGEST_NEWS_GAP
+        } else {
+            Duration::ZERO
+        };
+        let news = Instant::now() >= self.news_due + patience;
+        self.screen.present(&mut self.app, news)?;
         let took = self.screen.flush_time();
         let distance = if took > QUICK_FLUSH {
             (took * 4).clamp(FRAME, SLOW_FRAME)
@@ -149,6 +163,14 @@ impl<W: Write> Console<W> {
             FRAME
         };
         self.due = Instant::now() + distance;
+        if news {
+            let gap = (self.screen.render_time() * NEWS_SHARE).clamp(FRAME, LONGEST_NEWS_GAP);
+            self.news_due = Instant::now() + gap;
+        }
+        if self.app.is_dirty() {
+            // Only news are left to draw.
+            self.due = self.due.max(self.news_due);
+        }
         self.answers = false;
         Ok(())
     }
@@ -233,8 +255,11 @@ impl<W: Write> Console<W> {
         input.pause().await;
         self.screen.leave();
         let stopped = signals::stop(whole_group);
-        // Here the process has slept and is awake again.
+        // Here the process has slept and is awake again; the SIGCONT that woke it needs no second
+        // taking of the terminal.
         self.screen.enter()?;
+        tokio::task::yield_now().await;
+        while let Ok(Asked::Continued) = self.asked.try_recv() {}
         input.resume();
         self.app.update(Msg::Resize, Timestamp::now());
         if let Err(e) = stopped {

@@ -100,6 +100,15 @@ impl Restorer {
         }
     }
 
+    /// Gives back what can be given back at once, for a terminal that takes no more output (a
+    /// flow-controlled or a dead one): the modes surely, the screen if it can still be written.
+    pub fn abandon(self: &Arc<Self>) {
+        let _ = disable_raw_mode();
+        let restorer = Arc::clone(self);
+        std::thread::spawn(move || restorer.restore());
+        std::thread::sleep(2 * RESTORE_PATIENCE);
+    }
+
     /// Restores before any panic message is printed, in whichever thread or task it happens, and
     /// makes the console end. Call it after other hooks have been set: they run afterwards.
     pub fn install_panic_hook(self: &Arc<Self>) {
@@ -149,6 +158,7 @@ pub struct Screen<W: Write> {
     next: Buffer,
     /// The terminal's content is not known.
     lost: bool,
+    render_time: Duration,
     flush_time: Duration,
 }
 
@@ -186,6 +196,7 @@ impl<W: Write> Screen<W> {
             last: Buffer::empty(Rect::ZERO),
             next: Buffer::empty(Rect::ZERO),
             lost: true,
+            render_time: Duration::ZERO,
             flush_time: Duration::ZERO,
         }
     }
@@ -226,17 +237,22 @@ impl<W: Write> Screen<W> {
         self.lost = true;
     }
 
+    /// How long the last frame took to be made.
+    pub fn render_time(&self) -> Duration {
+        self.render_time
+    }
+
     /// How long the last frame took to be written. A slow line shows here.
     pub fn flush_time(&self) -> Duration {
         self.flush_time
     }
 
-    /// Draws a frame and writes what differs from the last one, in one write between the marks of
+    /// Draws a frame (with `news` of the cluster or without) and writes what differs from the last one, in one write between the marks of
     /// a synchronized update. Writes nothing when nothing differs. Returns whether it wrote.
     ///
     /// # Errors
     /// When the terminal cannot be written to. The next frame then draws every cell.
-    pub fn present(&mut self, app: &mut App) -> io::Result<bool> {
+    pub fn present(&mut self, app: &mut App, news: bool) -> io::Result<bool> {
         let (width, height) = (self.size_of)();
         let area = Rect::new(0, 0, width, height);
         if area != self.last.area {
@@ -244,7 +260,13 @@ impl<W: Write> Screen<W> {
         }
         self.next.resize(area);
         self.next.reset();
-        app.render(area, &mut self.next);
+        let begun = Instant::now();
+        if news {
+            app.render(area, &mut self.next);
+        } else {
+            app.render_known(area, &mut self.next);
+        }
+        self.render_time = begun.elapsed();
         if self.lost {
             self.last = Buffer::empty(area);
         } else if self.last == self.next {

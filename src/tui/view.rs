@@ -155,6 +155,9 @@ pub struct Stamp {
 pub struct Ctx<'a> {
     /// The picture of the cluster.
     pub cluster: &'a Cluster,
+    /// The version of the picture that rows are to show; behind the picture's own while frames that
+    /// answer keys are not to wait for rows to be made anew.
+    pub version: u64,
     /// Grows with each switch of context: nothing made under another one may be shown.
     pub generation: u64,
     /// Its numbers.
@@ -184,7 +187,7 @@ impl Ctx<'_> {
     pub fn stamp(&self) -> Stamp {
         Stamp {
             generation: self.generation,
-            version: self.cluster.version(),
+            version: self.version,
             namespace: self.namespace.cloned(),
         }
     }

@@ -28,6 +28,8 @@ pub struct World {
     /// Keys.
     pub keymap: Keymap,
     counted: Stamp,
+    /// Version of the picture that rows show.
+    published: u64,
 }
 
 impl World {
@@ -43,6 +45,7 @@ impl World {
             glyphs,
             keymap,
             counted: Stamp::default(),
+            published: 0,
         }
     }
 
@@ -50,6 +53,7 @@ impl World {
     pub fn ctx(&self) -> Ctx<'_> {
         Ctx {
             cluster: &self.cluster,
+            version: self.published,
             generation: self.session.generation,
             figures: &self.figures,
             now: self.now,
@@ -57,6 +61,16 @@ impl World {
             glyphs: self.glyphs,
             namespace: self.session.namespace.as_ref(),
         }
+    }
+
+    /// Lets rows and figures show all that is known.
+    pub(super) fn publish(&mut self) {
+        self.published = self.cluster.version();
+    }
+
+    /// Whether more is known than rows and figures show.
+    pub(super) fn has_news(&self) -> bool {
+        self.published != self.cluster.version()
     }
 
     /// Counts anew, if there is anything new.
@@ -73,6 +87,7 @@ impl World {
         self.session = session;
         self.cluster = Cluster::new();
         self.figures = Figures::default();
+        self.published = 0;
         self.leader = Leader::Unknown;
         self.counted = self.ctx().stamp();
     }

@@ -76,6 +76,7 @@ impl Stage {
     pub(crate) fn ctx(&self) -> Ctx<'_> {
         Ctx {
             cluster: &self.cluster,
+            version: self.cluster.version(),
             generation: 0,
             figures: &self.figures,
             now: fixture::now(),

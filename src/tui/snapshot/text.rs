@@ -32,6 +32,7 @@ pub fn text(request: &Request<'_>) -> Result<String, FilterError> {
         ascii: request.ascii,
     };
     let ctx = Ctx {
+        version: request.cluster.version(),
         cluster: request.cluster,
         generation: 0,
         figures: &figures,

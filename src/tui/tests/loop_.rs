@@ -185,3 +185,29 @@ async fn data_that_ends_does_not_end_the_console() {
     bench.keys.send(Msg::Key(key("q"))).unwrap();
     bench.task.await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn news_that_a_key_did_not_wait_for_are_drawn_soon_after() {
+    let bench = start(3);
+    let mut terminal = vt100::Parser::new(40.try_into().unwrap(), 120.try_into().unwrap(), 0);
+    pass(Duration::from_millis(10)).await;
+    for n in 0..30 {
+        let deltas = vec![node(&format!("new-{n:02}"), 8)];
+        bench
+            .messages
+            .send(Msg::Deltas {
+                generation: 0,
+                deltas,
+            })
+            .await
+            .unwrap();
+        bench.keys.send(Msg::Key(key("j"))).unwrap();
+        tokio::task::yield_now().await;
+    }
+    pass(Duration::from_secs(3)).await;
+    terminal.process(&bench.wire.take().concat());
+    let screen = terminal.screen().contents();
+    assert!(screen.contains("new-29"), "{screen}");
+    assert!(terminal.screen().hide_cursor());
+    bench.task.abort();
+}
