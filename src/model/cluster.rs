@@ -39,10 +39,13 @@ struct PodEntry {
 struct WorkloadEntry {
     pods: BTreeSet<Uid>,
     waiting: BTreeSet<Uid>,
+    /// Pods that say why they are as they are: a list of many workloads must not look at all pods.
+    with_reason: BTreeSet<Uid>,
     counts: PhaseCounts,
     /// Devices that live pods ask for.
     asked: BTreeMap<GpuResource, i64>,
-    job: Option<Arc<Job>>,
+    /// Its Jobs: one, or several that one controller (a JobSet) made.
+    jobs: BTreeMap<Uid, Arc<Job>>,
     created: Option<Timestamp>,
     priority: i32,
     scheduler: Str,
@@ -267,7 +270,7 @@ impl Cluster {
         }
         let entry = self.workloads.entry(key).or_default();
         entry.created = earliest(entry.created, job.meta.created);
-        entry.job = Some(job.clone());
+        entry.jobs.insert(job.meta.uid.clone(), job.clone());
     }
 
     fn remove_job(&mut self, uid: &Uid) {
@@ -279,15 +282,7 @@ impl Cluster {
 
     fn forget_job_in(&mut self, key: &WorkloadKey, uid: &Uid) {
         if let Some(entry) = self.workloads.get_mut(key) {
-            if entry.job.as_ref().is_some_and(|j| j.meta.uid == *uid) {
-                // The Jobs of one owner (a JobSet, a TrainJob) are one workload: another may be
-                // left. A Job without an owner is alone, and need not be searched for.
-                let rest = self.jobs.values().filter(|other| job_key(other) == *key);
-                entry.job = match key.kind.as_ref() {
-                    "Job" => None,
-                    _ => rest.min_by(|a, b| a.meta.uid.cmp(&b.meta.uid)).cloned(),
-                };
-            }
+            entry.jobs.remove(uid);
             if entry.is_empty() {
                 self.workloads.remove(key);
                 return;
@@ -457,6 +452,11 @@ impl Cluster {
         self.workloads.len()
     }
 
+    /// Keys of all workloads, in order; much cheaper than their rows.
+    pub fn workload_keys(&self) -> impl Iterator<Item = &WorkloadKey> {
+        self.workloads.keys()
+    }
+
     /// Workloads by key.
     pub fn workloads(&self) -> impl Iterator<Item = WorkloadRow> {
         self.workloads
@@ -487,28 +487,27 @@ impl Cluster {
         pods
     }
 
-    /// The batch/v1 Job behind a workload, if it is one.
-    pub fn workload_job(&self, key: &WorkloadKey) -> Option<&Arc<Job>> {
-        self.workloads.get(key)?.job.as_ref()
+    /// The batch/v1 Jobs behind a workload: none, one, or those of a JobSet and its like.
+    pub fn workload_jobs(&self, key: &WorkloadKey) -> impl Iterator<Item = &Arc<Job>> {
+        self.workloads
+            .get(key)
+            .into_iter()
+            .flat_map(|e| e.jobs.values())
     }
 
     fn row(&self, key: &WorkloadKey, entry: &WorkloadEntry) -> WorkloadRow {
         let c = entry.counts;
-        let job = entry.job.as_ref().filter(|_| {
-            entry.pods.is_empty()
-                || c == PhaseCounts {
-                    failed: c.failed,
-                    done: c.done,
-                    ..PhaseCounts::default()
-                }
-        });
-        let state = match job {
-            Some(job) if job.complete => WorkloadState::Done,
-            Some(job) if job.failure.is_some() => WorkloadState::Failed,
-            Some(job) if job.suspended => WorkloadState::Suspended,
-            Some(_) => WorkloadState::Starting,
-            None => WorkloadState::of(&c),
+        let ended_or_none = PhaseCounts {
+            failed: c.failed,
+            done: c.done,
+            ..PhaseCounts::default()
         };
+        let state = if c == ended_or_none {
+            entry.state_of_jobs()
+        } else {
+            None
+        };
+        let state = state.unwrap_or_else(|| WorkloadState::of(&c));
         WorkloadRow {
             key: key.clone(),
             state,
@@ -530,6 +529,11 @@ impl Cluster {
         }
     }
 
+    fn first_reason(&self, entry: &WorkloadEntry) -> Option<Str> {
+        let first = entry.with_reason.first()?;
+        self.pod(first)?.reason.clone()
+    }
+
     fn reason(&self, entry: &WorkloadEntry, state: WorkloadState) -> Option<Str> {
         match state {
             WorkloadState::Waiting => {
@@ -540,21 +544,10 @@ impl Cluster {
                 }
             }
             WorkloadState::Failed => {
-                let failure = entry.job.as_ref().and_then(|j| j.failure.clone());
-                failure.or_else(|| {
-                    entry
-                        .pods
-                        .iter()
-                        .filter_map(|u| self.pod(u))
-                        .find_map(|p| p.reason.clone())
-                })
+                let failure = entry.jobs.values().find_map(|j| j.failure.clone());
+                failure.or_else(|| self.first_reason(entry))
             }
-            WorkloadState::Starting | WorkloadState::Running => entry
-                .pods
-                .iter()
-                .take(64)
-                .filter_map(|u| self.pod(u))
-                .find_map(|p| p.reason.clone()),
+            WorkloadState::Starting | WorkloadState::Running => self.first_reason(entry),
             WorkloadState::Suspended | WorkloadState::Done => None,
         }
     }
@@ -588,6 +581,9 @@ impl WorkloadEntry {
         if pod.is_waiting() {
             self.waiting.insert(pod.meta.uid.clone());
         }
+        if pod.reason.is_some() {
+            self.with_reason.insert(pod.meta.uid.clone());
+        }
         self.priority = if self.pods.len() == 1 {
             pod.priority
         } else {
@@ -602,6 +598,7 @@ impl WorkloadEntry {
             self.counts.remove(pod);
             self.ask(pod, -1);
             self.waiting.remove(&pod.meta.uid);
+            self.with_reason.remove(&pod.meta.uid);
         }
     }
 
@@ -615,8 +612,23 @@ impl WorkloadEntry {
         }
     }
 
+    /// What its Jobs say, for the time in which no pod is alive; `None` without Jobs.
+    fn state_of_jobs(&self) -> Option<WorkloadState> {
+        let jobs = || self.jobs.values();
+        jobs().next()?;
+        Some(if jobs().any(|j| j.failure.is_some()) {
+            WorkloadState::Failed
+        } else if jobs().all(|j| j.complete) {
+            WorkloadState::Done
+        } else if jobs().filter(|j| !j.complete).all(|j| j.suspended) {
+            WorkloadState::Suspended
+        } else {
+            WorkloadState::Starting
+        })
+    }
+
     fn is_empty(&self) -> bool {
-        self.pods.is_empty() && self.job.is_none()
+        self.pods.is_empty() && self.jobs.is_empty()
     }
 }
 
@@ -749,6 +761,20 @@ mod tests {
             prop_assert_eq!(held(&folded).into_iter().filter(|h| !h.1.pods.is_empty()).collect::<Vec<_>>(),
                 held(&fresh).into_iter().filter(|h| !h.1.pods.is_empty()).collect::<Vec<_>>());
         }
+    }
+
+    #[test]
+    fn a_workload_of_several_jobs_lasts_until_its_last_one() {
+        let mut c = Cluster::new();
+        let set = |id: u8| Delta::Job(Change::Set(job(id, true)));
+        let leave = |id: u8| Delta::Job(Change::Gone(gone(format!("j{id}"), format!("job-{id}"))));
+        c.apply(&set(1));
+        c.apply(&set(3));
+        assert_eq!(c.workload_count(), 1, "one controller made both");
+        c.apply(&leave(3));
+        assert_eq!(c.workload_count(), 1);
+        c.apply(&leave(1));
+        assert_eq!(c.workload_count(), 0);
     }
 
     #[test]

@@ -285,7 +285,7 @@ fn figures_line(strip: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
 }
 
 /// The figures an on-call person asks first, most important first: those that do not fit go.
-fn figures(ctx: &Ctx<'_>) -> Vec<[Span<'static>; 2]> {
+fn figures(ctx: &Ctx<'_>) -> Vec<[Span<'static>; 3]> {
     let f: &Figures = ctx.figures;
     let mut figures = Vec::new();
     let mut add = |label: &str, value: String, meaning: Meaning| {
@@ -296,9 +296,19 @@ fn figures(ctx: &Ctx<'_>) -> Vec<[Span<'static>; 2]> {
         } else {
             (ctx.glyph(Glyph::Unknown).to_owned(), Meaning::Unknown)
         };
-        figures.push([label, Span::styled(format!("{text} "), ctx.style(meaning))]);
+        figures.push([
+            label,
+            Span::styled(text, ctx.style(meaning)),
+            Span::raw(" "),
+        ]);
     };
-    add("GPUs", format::count_or_unknown(f.gpus), Meaning::Text);
+    let gpus = match (f.gpus, f.nodes_of_unknown_size) {
+        (Some(n), 0) => format::count(n.into()),
+        // Some nodes do not tell how many they have: it is more than this.
+        (Some(n), _) => format!("{}+?", format::count(n.into())),
+        (None, _) => format::UNKNOWN.to_owned(),
+    };
+    add("GPUs", gpus, Meaning::Text);
     let share = match (f.used_gpus, f.gpus) {
         (Some(used), Some(all)) if all > 0 => {
             format!(" {}", format::percent(used / f64::from(all)))
@@ -310,6 +320,10 @@ fn figures(ctx: &Ctx<'_>) -> Vec<[Span<'static>; 2]> {
         None => format::UNKNOWN.to_owned(),
     };
     add("used", used, Meaning::Text);
+    if let (None, Some(held)) = (f.used_gpus, f.allocated_devices) {
+        // Without nodes the pods still tell how many devices they hold.
+        add("held by pods", format::count(held), Meaning::Text);
+    }
     add(
         "free",
         format::amount_or_unknown(f.free_gpus),

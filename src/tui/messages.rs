@@ -52,15 +52,20 @@ pub struct Messages {
 impl Messages {
     /// Adds a message and shows it in the footer until the next key.
     pub fn add(&mut self, at: Timestamp, level: Level, text: impl Into<String>) {
+        let text = text.into();
+        self.shown = true;
+        // What keeps happening is told once, with the time of the latest.
+        if let Some(last) = self.log.back_mut()
+            && last.text == text
+            && last.level == level
+        {
+            last.at = at;
+            return;
+        }
         if self.log.len() == LIMIT {
             self.log.pop_front();
         }
-        self.log.push_back(Message {
-            at,
-            level,
-            text: text.into(),
-        });
-        self.shown = true;
+        self.log.push_back(Message { at, level, text });
     }
 
     /// The message that the footer shows.

@@ -48,17 +48,12 @@ pub(super) fn items(app: &App) -> Vec<Item> {
         let name = node.meta.name.clone();
         item(&*name, "node", Choice::Go(Target::Node(name.clone())))
     }));
-    let keys = world.cluster.workloads().map(|w| w.key);
-    named.extend(
-        keys.filter(|key| world.ctx().in_scope(&key.namespace))
-            .map(|key| {
-                item(
-                    key.to_string(),
-                    &*key.kind.clone(),
-                    Choice::Go(Target::Workload(key)),
-                )
-            }),
-    );
+    let ctx = world.ctx();
+    let keys = world.cluster.workload_keys();
+    named.extend(keys.filter(|key| ctx.in_scope(&key.namespace)).map(|key| {
+        let go = Choice::Go(Target::Workload(key.clone()));
+        item(key.to_string(), &*key.kind, go)
+    }));
     for item in &mut named {
         item.at_once = false;
     }

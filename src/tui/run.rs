@@ -255,8 +255,11 @@ impl<W: Write> Console<W> {
         input.pause().await;
         self.screen.leave();
         let stopped = signals::stop(whole_group);
-        // Here the process has slept and is awake again.
+        // Here the process has slept and is awake again; the SIGCONT that woke it needs no second
+        // taking of the terminal.
         self.screen.enter()?;
+        tokio::task::yield_now().await;
+        while let Ok(Asked::Continued) = self.asked.try_recv() {}
         input.resume();
         self.app.update(Msg::Resize, Timestamp::now());
         if let Err(e) = stopped {

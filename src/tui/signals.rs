@@ -59,7 +59,7 @@ impl Signals {
                 }
                 if what == Asked::Leave {
                     tokio::time::sleep(LEAVE_PATIENCE).await;
-                    restorer.restore();
+                    restorer.abandon();
                     std::process::exit(1);
                 }
             }

@@ -331,7 +331,16 @@ impl<R: Row> Table<R> {
 
     /// Marked rows in their order.
     pub fn marked(&self) -> impl Iterator<Item = &R> {
-        self.rows.iter().filter(|r| self.cursor.is_marked(&r.key()))
+        // Mostly nothing is marked, and then no row needs to be looked at.
+        let candidates = if self.cursor.mark_count() == 0 {
+            0
+        } else {
+            self.rows.len()
+        };
+        self.rows
+            .iter()
+            .take(candidates)
+            .filter(|r| self.cursor.is_marked(&r.key()))
     }
 
     /// Rows that were visible at the last [`Table::fit`].

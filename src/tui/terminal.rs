@@ -100,6 +100,15 @@ impl Restorer {
         }
     }
 
+    /// Gives back what can be given back at once, for a terminal that takes no more output (a
+    /// flow-controlled or a dead one): the modes surely, the screen if it can still be written.
+    pub fn abandon(self: &Arc<Self>) {
+        let _ = disable_raw_mode();
+        let restorer = Arc::clone(self);
+        std::thread::spawn(move || restorer.restore());
+        std::thread::sleep(2 * RESTORE_PATIENCE);
+    }
+
     /// Restores before any panic message is printed, in whichever thread or task it happens, and
     /// makes the console end. Call it after other hooks have been set: they run afterwards.
     pub fn install_panic_hook(self: &Arc<Self>) {

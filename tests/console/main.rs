@@ -8,6 +8,7 @@
 )]
 
 mod fixture;
+mod objects;
 mod screen;
 mod snapshots;
 mod walks;

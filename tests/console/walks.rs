@@ -269,6 +269,29 @@ fn the_timeline_follows_until_it_is_scrolled() {
 }
 
 #[test]
+fn the_timeline_keeps_the_newest() {
+    let mut stage = stage();
+    for n in 0..12_000_i64 {
+        stage
+            .cluster
+            .apply(&Delta::Event(Change::Set(Arc::new(Event {
+                meta: Meta {
+                    uid: Uid(format!("many-{n}").into()),
+                    ..Meta::default()
+                },
+                last_seen: Some(fixture::ago(-n)),
+                ..Event::default()
+            }))));
+    }
+    let mut view = refreshed(&stage, ViewId::Timeline);
+    assert_eq!(view.count(), (10_000, 10_000));
+    let many = |n: i64| Some(Target::Event(Uid(format!("many-{n}").into())));
+    assert_eq!(view.selected(), many(11_999));
+    view.motion(Motion::First);
+    assert_eq!(view.selected(), many(2_000));
+}
+
+#[test]
 fn one_namespace_shows_only_its_own() {
     let mut stage = stage();
     stage.namespace = Some("train".into());

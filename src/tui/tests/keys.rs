@@ -450,3 +450,15 @@ fn several_notes_on_files_are_counted_in_the_footer_and_kept_in_the_log() {
     let screen = desk.screen();
     assert!(screen.contains("first fault") && screen.contains("second fault"));
 }
+
+#[test]
+fn what_keeps_happening_is_one_message() {
+    let mut desk = Desk::of_nodes(1);
+    for _ in 0..50 {
+        desk.tell(Msg::Notice(
+            Level::Warn,
+            "no answer from the server".to_owned(),
+        ));
+    }
+    assert_eq!(desk.app.messages().all().count(), 1);
+}

@@ -180,11 +180,18 @@ pub fn all(cluster: &Cluster, in_scope: impl Fn(&str) -> bool) -> Vec<Happening>
         .filter(|h| h.namespace().is_empty() || in_scope(h.namespace()))
         .collect();
     // Those without a time are the oldest; the key makes the order the same each time.
-    all.sort_by_cached_key(|h| (h.at(), h.key()));
-    let mut all = merge(all);
+    let order = |a: &Happening, b: &Happening| {
+        let by_time = a.at().cmp(&b.at());
+        by_time.then_with(|| a.key().cmp(&b.key()))
+    };
     let excess = all.len().saturating_sub(LIMIT);
-    all.drain(..excess);
-    all
+    if excess > 0 {
+        // A large cluster has far more events than are kept: only those are put in order.
+        all.select_nth_unstable_by(excess, order);
+        all.drain(..excess);
+    }
+    all.sort_unstable_by(order);
+    merge(all)
 }
 
 /// Makes neighbours that are decisions of one moment and leave pods of a namespace waiting for the

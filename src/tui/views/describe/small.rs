@@ -10,7 +10,7 @@ use crate::tui::theme::Meaning;
 use crate::tui::view::Ctx;
 
 pub(super) fn event(uid: &Uid, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
-    let event = ctx.cluster.events().find(|e| e.meta.uid == *uid)?;
+    let event = ctx.cluster.event(uid)?;
     let mut sheet = Sheet::new("Event", &event.reason, ctx);
     let (kind, meaning) = match event.severity {
         Severity::Warning => ("Warning", Meaning::Warn),

@@ -50,7 +50,7 @@ pub(super) fn describe(key: &WorkloadKey, ctx: &Ctx<'_>) -> Option<Vec<Line<'sta
         ),
         None => sheet.styled("created", format::UNKNOWN, Meaning::Unknown),
     }
-    job(&mut sheet, key, ctx);
+    jobs(&mut sheet, key, ctx);
     let pods = pods::all(ctx.cluster, &Scope::Workload(key.clone()));
     places(&mut sheet, &pods, ctx);
     sheet.section("Pods");
@@ -74,36 +74,33 @@ pub(super) fn describe(key: &WorkloadKey, ctx: &Ctx<'_>) -> Option<Vec<Line<'sta
     Some(sheet.finish())
 }
 
-fn job(sheet: &mut Sheet<'_>, key: &WorkloadKey, ctx: &Ctx<'_>) {
-    let Some(job) = ctx.cluster.workload_job(key) else {
-        return;
-    };
-    sheet.section("Job");
-    sheet.field("parallelism", format::count(job.parallelism.into()));
-    sheet.maybe(
-        "completions",
-        job.completions.map(|n| format::count(n.into())),
-    );
-    if job.suspended {
-        sheet.styled("suspended", "yes", Meaning::Warn);
-    }
-    sheet.field(
-        "status",
-        format!(
-            "{} active, {} succeeded, {} failed",
-            job.active, job.succeeded, job.failed
-        ),
-    );
-    if let Some(failure) = &job.failure {
-        sheet.styled("failure", failure.to_string(), Meaning::Danger);
-    }
-    for (label, at) in [("started", job.started), ("ended", job.finished)] {
-        if let Some(at) = at {
-            sheet.field(label, format::timestamp(at));
+fn jobs(sheet: &mut Sheet<'_>, key: &WorkloadKey, ctx: &Ctx<'_>) {
+    for job in ctx.cluster.workload_jobs(key).take(LIST_LIMIT) {
+        sheet.section(&format!("Job {}", job.meta.name));
+        sheet.field("parallelism", format::count(job.parallelism.into()));
+        let completions = job.completions.map(|n| format::count(n.into()));
+        sheet.maybe("completions", completions);
+        if job.suspended {
+            sheet.styled("suspended", "yes", Meaning::Warn);
         }
-    }
-    for what in &job.meta.unreadable {
-        sheet.styled("not readable", what.to_string(), Meaning::Warn);
+        sheet.field(
+            "status",
+            format!(
+                "{} active, {} succeeded, {} failed",
+                job.active, job.succeeded, job.failed
+            ),
+        );
+        if let Some(failure) = &job.failure {
+            sheet.styled("failure", failure.to_string(), Meaning::Danger);
+        }
+        for (label, at) in [("started", job.started), ("ended", job.finished)] {
+            if let Some(at) = at {
+                sheet.field(label, format::timestamp(at));
+            }
+        }
+        for what in &job.meta.unreadable {
+            sheet.styled("not readable", what.to_string(), Meaning::Warn);
+        }
     }
 }
 

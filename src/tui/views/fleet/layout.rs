@@ -148,31 +148,45 @@ impl Layout {
         let narrowest = label_width
             .saturating_add(1)
             .saturating_add(u16::try_from(widest).unwrap_or(u16::MAX));
-        let mut best: Option<Layout> = None;
+        let height = height.max(1);
+        let mut best: Option<(usize, u16, u16)> = None;
         for columns in 1..=12u16 {
             let column_width = width.saturating_sub((columns - 1) * GUTTER) / columns;
             if columns > 1 && column_width < narrowest {
                 break;
             }
-            let mut layout = Layout {
-                label_width,
-                columns,
-                column_width,
-                column_height: height.max(1),
-                ..Layout::default()
-            };
-            layout.flow(groups, rows, zoom);
-            let fits = layout.pages() == 1;
-            if best.as_ref().is_none_or(|b| layout.pages() < b.pages()) {
-                best = Some(layout);
+            // Counting first: laying out every cell of a large fleet for each try takes too long.
+            let lines = count_lines(groups, rows, zoom, label_width, column_width);
+            let pages = lines.div_ceil(usize::from(columns) * usize::from(height));
+            if best.is_none_or(|(fewest, ..)| pages < fewest) {
+                best = Some((pages, columns, column_width));
             }
-            if fits {
+            if pages <= 1 {
                 break;
             }
         }
-        let mut layout = best.unwrap_or_default();
+        let (_, columns, column_width) = best.unwrap_or((1, 1, width));
+        let mut layout = Layout {
+            label_width,
+            columns,
+            column_width,
+            column_height: height,
+            ..Layout::default()
+        };
+        layout.flow(groups, rows, zoom);
         layout.balance();
         layout
+    }
+
+    /// Whether the number of cells alone tells that not everything fits one screen at a zoom.
+    pub(super) fn cannot_fit(rows: &[Arc<NodeRow>], zoom: Zoom, width: u16, height: u16) -> bool {
+        let cells: usize = match zoom {
+            Zoom::Gpu => rows.iter().map(|r| cells_of(r) + 1).sum(),
+            Zoom::Node => rows.len(),
+            Zoom::Group => 0,
+        };
+        // The last gap of each line may lie beyond the edge.
+        cells > (usize::from(width) + 1) * usize::from(height)
     }
 
     /// Whether everything is on one screen.
@@ -188,18 +202,14 @@ impl Layout {
     }
 
     fn flow(&mut self, groups: &[Group], rows: &[Arc<NodeRow>], zoom: Zoom) {
-        let start = self.label_width + 1;
         for (index, group) in groups.iter().enumerate() {
-            let mut x = start;
+            let mut flow = Flow::new(self.label_width, self.column_width);
             let mut from = self.items.len();
             let mut begins = true;
             for node in &group.nodes {
-                let cells = match (zoom, rows.get(*node)) {
-                    (Zoom::Gpu, Some(row)) => cells_of(row),
-                    _ => 1,
-                };
-                let own = u16::try_from(cells).unwrap_or(1);
-                if x > start && x.saturating_add(own) > self.column_width {
+                let own = units(rows.get(*node), zoom);
+                let (x, breaks) = flow.place(own, zoom);
+                if breaks {
                     self.lines.push(MapLine {
                         group: Some(index),
                         begins,
@@ -207,22 +217,13 @@ impl Layout {
                     });
                     from = self.items.len();
                     begins = false;
-                    x = start;
                 }
-                for gpu in 0..own {
-                    self.items.push(Item {
-                        group: index,
-                        node: *node,
-                        gpu: u32::from(gpu),
-                        x: x.saturating_add(gpu),
-                    });
-                }
-                // A gap between nodes; where each cell is a node, one after every eight.
-                x = x.saturating_add(own);
-                let eight = (self.items.len() - from).is_multiple_of(8);
-                if zoom == Zoom::Gpu || eight {
-                    x = x.saturating_add(1);
-                }
+                self.items.extend((0..own).map(|gpu| Item {
+                    group: index,
+                    node: *node,
+                    gpu: u32::from(gpu),
+                    x: x.saturating_add(gpu),
+                }));
             }
             if from < self.items.len() {
                 self.lines.push(MapLine {
@@ -274,6 +275,64 @@ impl Layout {
         }
         layout
     }
+}
+
+/// Cells of a node at a zoom.
+fn units(row: Option<&Arc<NodeRow>>, zoom: Zoom) -> u16 {
+    match (zoom, row) {
+        (Zoom::Gpu, Some(row)) => u16::try_from(cells_of(row)).unwrap_or(1),
+        _ => 1,
+    }
+}
+
+/// Nodes put side by side until a line is full.
+struct Flow {
+    start: u16,
+    end: u16,
+    x: u16,
+    in_line: u16,
+}
+
+impl Flow {
+    fn new(label_width: u16, column_width: u16) -> Self {
+        Flow {
+            start: label_width + 1,
+            end: column_width,
+            x: label_width + 1,
+            in_line: 0,
+        }
+    }
+
+    /// Where a node of `own` cells stands, and whether a new line begins with it.
+    fn place(&mut self, own: u16, zoom: Zoom) -> (u16, bool) {
+        let breaks = self.x > self.start && self.x.saturating_add(own) > self.end;
+        if breaks {
+            self.x = self.start;
+            self.in_line = 0;
+        }
+        let at = self.x;
+        self.in_line += 1;
+        // A gap between nodes; where each cell is a node, one after every eight.
+        let gap = zoom == Zoom::Gpu || self.in_line.is_multiple_of(8);
+        self.x = at.saturating_add(own).saturating_add(u16::from(gap));
+        (at, breaks)
+    }
+}
+
+fn count_lines(
+    groups: &[Group],
+    rows: &[Arc<NodeRow>],
+    zoom: Zoom,
+    label_width: u16,
+    column_width: u16,
+) -> usize {
+    let lines = groups.iter().map(|group| {
+        let mut flow = Flow::new(label_width, column_width);
+        let places = group.nodes.iter();
+        let breaks = places.filter(|n| flow.place(units(rows.get(**n), zoom), zoom).1);
+        breaks.count() + 1
+    });
+    lines.sum()
 }
 
 fn label_width(groups: &[Group]) -> u16 {

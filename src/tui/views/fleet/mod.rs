@@ -112,6 +112,10 @@ impl FleetView {
             Some(zoom) => (zoom, lay(zoom)),
             None => {
                 let mut zoom = Zoom::Gpu;
+                let hopeless = |zoom| Layout::cannot_fit(&self.rows, zoom, map.width, map.height);
+                while let (true, Some(farther)) = (hopeless(zoom), zoom.farther()) {
+                    zoom = farther;
+                }
                 let mut layout = lay(zoom);
                 while let (false, Some(farther)) = (layout.fits(), zoom.farther()) {
                     zoom = farther;
