@@ -1,5 +1,5 @@
 //! A scripted API server for tests: one collection of pods, and whatever can go wrong.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;

@@ -69,12 +69,11 @@ pub(crate) fn kind_of(object: &Value) -> Option<Kind> {
 /// Fails when a text holds something that a terminal would act on.
 pub(crate) fn assert_plain(text: &str, context: &str) {
     // Debug escapes control characters, so the escapes are searched for as well.
-    for bad in text.chars().filter(|c| {
+    let bad = text.chars().find(|c| {
         c.is_control()
             || matches!(*c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
-    }) {
-        panic!("{context}: {bad:?} in {text}");
-    }
+    });
+    assert_eq!(bad, None, "{context}: in {text}");
     for escape in [
         "\\u{1b}", "\\u{7}", "\\u{0}", "\\u{202", "\\u{206", "\\u{200", "\\u{9b}", "\\n", "\\r",
         "\\t", "\\0",

@@ -142,27 +142,27 @@ fn pick(a: &mut Option<i64>, b: Option<i64>, f: impl Fn(i64, i64) -> i64) {
 
 impl Amounts {
     fn combine(&mut self, other: &Amounts, f: impl Fn(i64, i64) -> i64 + Copy) {
-        let blocked = |key: &str| self.unread.iter().any(|k| **k == *key);
+        let unread = &self.unread;
+        let blocked = |key: &str| unread.iter().any(|k| **k == *key);
         let of = |key: &str, value: Option<i64>| value.filter(|_| !blocked(key));
-        let cpu = of("cpu", other.cpu_milli);
-        let mem = of("memory", other.mem_bytes);
-        let ephemeral = of("ephemeral-storage", other.ephemeral_bytes);
-        let extended: Vec<(Str, i64)> = other
-            .extended
-            .iter()
-            .filter(|(k, _)| !blocked(k))
-            .cloned()
-            .collect();
-        pick(&mut self.cpu_milli, cpu, f);
-        pick(&mut self.mem_bytes, mem, f);
-        pick(&mut self.ephemeral_bytes, ephemeral, f);
-        for (key, amount) in extended {
-            match self.extended.iter_mut().find(|(k, _)| *k == key) {
-                Some((_, mine)) => *mine = f(*mine, amount),
-                None => self.extended.push((key, amount)),
+        pick(&mut self.cpu_milli, of("cpu", other.cpu_milli), f);
+        pick(&mut self.mem_bytes, of("memory", other.mem_bytes), f);
+        pick(
+            &mut self.ephemeral_bytes,
+            of("ephemeral-storage", other.ephemeral_bytes),
+            f,
+        );
+        for (key, amount) in &other.extended {
+            match self.extended.binary_search_by(|(k, _)| k.cmp(key)) {
+                Ok(at) => {
+                    if let Some((_, mine)) = self.extended.get_mut(at) {
+                        *mine = f(*mine, *amount);
+                    }
+                }
+                Err(_) if blocked(key) => {}
+                Err(at) => self.extended.insert(at, (key.clone(), *amount)),
             }
         }
-        self.extended.sort_by(|a, b| a.0.cmp(&b.0));
     }
 
     /// Fills what is not stated here from `other` (limits stand in for requests).

@@ -528,6 +528,14 @@ pub(super) fn read_pairs<'de, A: MapAccess<'de>>(
 
 /// Sorts by key and keeps the last of each.
 pub(super) fn sort_last_wins<V>(pairs: &mut Vec<(Str, V)>) {
+    // Servers send maps sorted: nothing is to be done then.
+    if pairs
+        .iter()
+        .zip(pairs.iter().skip(1))
+        .all(|(a, b)| a.0 < b.0)
+    {
+        return;
+    }
     pairs.reverse();
     pairs.sort_by(|a, b| a.0.cmp(&b.0));
     pairs.dedup_by(|a, b| a.0 == b.0);
