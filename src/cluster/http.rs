@@ -298,7 +298,7 @@ impl Api {
                 Some(Err(e)) => {
                     return Err(ApiError::Unreachable {
                         server: self.server.clone(),
-                        why: clean(&format!("the connection broke: {}", deepest(&e)), 300).into(),
+                        why: clean(&deepest(&e), 300).into(),
                     });
                 }
             }
@@ -320,13 +320,33 @@ impl Api {
     }
 }
 
-/// The innermost cause: it says what happened, the outer ones only where.
-fn deepest<'a>(error: &'a (dyn StdError + 'static)) -> &'a (dyn StdError + 'static) {
-    let mut at = error;
-    while let Some(next) = at.source() {
-        at = next;
+/// The cause of an error; an I/O error's inner error is not its `source`.
+fn cause<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a (dyn StdError + 'static)> {
+    match error.downcast_ref::<std::io::Error>() {
+        Some(io) => io.get_ref().map(|e| e as &(dyn StdError + 'static)),
+        None => error.source(),
     }
-    at
+}
+
+/// The error and its causes, outermost first.
+fn chain<'a>(
+    error: &'a (dyn StdError + 'static),
+) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |e| cause(*e))
+}
+
+/// The innermost cause: it says what happened, the outer ones only where.
+fn deepest(error: &(dyn StdError + 'static)) -> String {
+    let closed = chain(error)
+        .filter_map(|e| e.downcast_ref::<std::io::Error>())
+        .any(|e| e.kind() == std::io::ErrorKind::UnexpectedEof);
+    if closed {
+        return "the server closed the connection".to_owned();
+    }
+    chain(error)
+        .last()
+        .map(ToString::to_string)
+        .unwrap_or_default()
 }
 
 /// Says what an error of kube's means to the user.
@@ -338,29 +358,23 @@ pub(super) fn explain(server: &Str, error: &kube::Error) -> ApiError {
             why: clean(&login_sentence(e), 400).into(),
         };
     }
-    let mut at: Option<&(dyn StdError + 'static)> = Some(error);
-    while let Some(e) = at {
+    for e in chain(error) {
         if let Some(auth) = e.downcast_ref::<kube::client::AuthError>() {
             return ApiError::Login {
                 server,
                 why: clean(&login_sentence(auth), 400).into(),
             };
         }
-        let inner = e
-            .downcast_ref::<std::io::Error>()
-            .and_then(std::io::Error::get_ref)
-            .and_then(|e| e.downcast_ref::<rustls::Error>());
-        if let Some(tls) = inner.or_else(|| e.downcast_ref::<rustls::Error>()) {
+        if let Some(tls) = e.downcast_ref::<rustls::Error>() {
             return ApiError::Tls {
                 server,
                 why: clean(&tls.to_string(), 300).into(),
             };
         }
-        at = e.source();
     }
     ApiError::Unreachable {
         server,
-        why: clean(&deepest(error).to_string(), 300).into(),
+        why: clean(&deepest(error), 300).into(),
     }
 }
 
@@ -380,5 +394,66 @@ pub(super) fn login_sentence(error: &kube::client::AuthError) -> String {
             }
         }
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn each_failed_connection_is_one_clear_sentence() {
+        let tls = rustls::Error::InvalidCertificate(rustls::CertificateError::Expired);
+        for (cause, expected) in [
+            (
+                io::Error::other(io::Error::new(io::ErrorKind::InvalidData, tls)),
+                "no trusted TLS connection to the API server https://k: invalid peer certificate: Expired",
+            ),
+            (
+                io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "peer closed: https://docs.rs/x",
+                ),
+                "cannot reach the API server https://k: the server closed the connection",
+            ),
+            (
+                io::Error::from_raw_os_error(111),
+                "cannot reach the API server https://k: Connection refused (os error 111)",
+            ),
+        ] {
+            let error = kube::Error::Service(Box::new(cause));
+            assert_eq!(explain(&"https://k".into(), &error).to_string(), expected);
+        }
+        let start = kube::client::AuthError::AuthExecStart(io::ErrorKind::NotFound.into());
+        assert_eq!(
+            explain(&"https://k".into(), &kube::Error::Auth(start)).to_string(),
+            "cannot log in to the API server https://k: the login helper that the kubeconfig names is not installed or not in PATH"
+        );
+    }
+
+    #[test]
+    fn refusals_say_code_and_words() {
+        let client = super::super::fake::Fake::new();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap();
+        let api = runtime.block_on(async { Api::new(client.client(), "https://k".into()) });
+        let said = |code: u16, body: &str| {
+            let code = StatusCode::from_u16(code).unwrap();
+            api.refusal(code, body, None).to_string()
+        };
+        assert_eq!(said(403, r#"{"message":"no"}"#), "forbidden (403): no");
+        assert_eq!(
+            said(503, r#"{"code":"503","message":["not","a","string"]}"#),
+            "the API server answered 503: {\"code\":\"503\",\"message\":[\"not\",\"a\",\"string\"]}"
+        );
+        assert_eq!(said(502, ""), "the API server answered 502: Bad Gateway");
+        assert_eq!(
+            said(409, r#"{"reason":"Conflict","message":"x\u001b[2J"}"#),
+            "the API server answered 409 Conflict: x\u{fffd}[2J"
+        );
     }
 }

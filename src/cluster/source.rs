@@ -95,10 +95,11 @@ impl ClientSource {
     }
 
     /// Replaces the client of generation `refused` after a 401. Of many tasks that were refused
-    /// together one logs in; a login that does not help is not repeated at once.
+    /// together one logs in; a login that did not help is not repeated for a while, in which this
+    /// answers `Ok` and changes nothing.
     ///
     /// # Errors
-    /// The login failed, or it is too early for another one.
+    /// The (last) login failed.
     pub async fn rebuild(&self, refused: u64) -> Result<(), ApiError> {
         let mut pace = self.inner.pace.lock().await;
         if self.inner.current.borrow().generation != refused {
@@ -108,14 +109,10 @@ impl ClientSource {
         if let Some(last) = pace.last {
             let passed = now - last;
             if passed < pace.wait {
-                return Err(pace.failure.clone().unwrap_or_else(|| ApiError::Login {
-                    server: self.inner.server.clone(),
-                    why: format!(
-                        "the credentials were refused again after a new login; the next try is in {} s",
-                        (pace.wait - passed).as_secs().max(1)
-                    )
-                    .into(),
-                }));
+                return match &pace.failure {
+                    Some(failure) => Err(failure.clone()),
+                    None => Ok(()),
+                };
             }
             pace.wait = if passed > MAX_WAIT {
                 FIRST_WAIT

@@ -472,13 +472,16 @@ impl KindTask {
             }
             _ => {
                 self.lost(why).await?;
-                if let ApiError::Status {
-                    retry_after_secs: Some(secs),
-                    ..
-                } = error
-                {
-                    sleep(Duration::from_secs(secs.min(5))).await;
-                }
+                let more = match error {
+                    ApiError::Status {
+                        retry_after_secs: Some(secs),
+                        ..
+                    } => secs.min(5),
+                    // Bad credentials shown too often can lock an account.
+                    ApiError::Unauthorized { .. } | ApiError::Login { .. } => 5,
+                    _ => 0,
+                };
+                sleep(Duration::from_secs(more)).await;
                 self.wait().await;
                 Ok(Next::Again)
             }
