@@ -270,9 +270,11 @@ impl Visitor<'_> for KeySeed {
 /// Reads the fields of an object; `object!` generates the call.
 pub(super) trait Fields<'de>: Default {
     const KEYS: &'static [&'static str];
+    /// Reads the value of `key`; `again` when it was read before.
     fn field<A: MapAccess<'de>>(
         &mut self,
         key: &'static str,
+        again: bool,
         access: &mut A,
         ctx: &mut Ctx<'_>,
     ) -> Result<(), A::Error>;
@@ -285,7 +287,6 @@ pub(super) fn read_object<'de, T: Fields<'de>, A: MapAccess<'de>>(
     mut access: A,
     ctx: &mut Ctx<'_>,
 ) -> Result<bool, A::Error> {
-    *slot = T::default();
     let mut seen = 0_u64;
     while let Some(key) = access.next_key_seed(KeySeed(T::KEYS))? {
         let Some((at, key)) = key else {
@@ -294,11 +295,12 @@ pub(super) fn read_object<'de, T: Fields<'de>, A: MapAccess<'de>>(
         };
         ctx.path.push(Step::Key(key));
         let bit = 1_u64 << (at % 64);
-        if seen & bit != 0 {
+        let again = seen & bit != 0;
+        if again {
             ctx.note("stated twice, the last one counts");
         }
         seen |= bit;
-        slot.field(key, &mut access, ctx)?;
+        slot.field(key, again, &mut access, ctx)?;
         ctx.path.pop();
     }
     Ok(true)
@@ -316,13 +318,17 @@ macro_rules! object {
             fn field<A: serde::de::MapAccess<'de>>(
                 &mut self,
                 key: &'static str,
+                again: bool,
                 access: &mut A,
                 ctx: &mut $crate::cluster::decode::read::Ctx<'_>,
             ) -> Result<(), A::Error> {
                 use $crate::cluster::decode::read::Slot;
                 match key {
                     $($key => {
-                        self.$field = Default::default();
+                        // A fresh slot holds its default already.
+                        if again {
+                            self.$field = Default::default();
+                        }
                         access.next_value_seed(Slot(&mut self.$field, ctx))?;
                     })*
                     _ => { access.next_value::<serde::de::IgnoredAny>()?; }
