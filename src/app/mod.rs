@@ -80,6 +80,8 @@ async fn demo(cli: &Cli, args: &DemoArgs) -> Result<()> {
             }
         }
     });
+    #[cfg(debug_assertions)]
+    panic_if_asked();
     let rights = Rights {
         read_only: cli.read_only,
         schedule: !cli.read_only,
@@ -127,5 +129,18 @@ fn depth(color: ColorArg) -> Option<Depth> {
         ColorArg::Indexed => Some(Depth::Ansi256),
         ColorArg::Ansi => Some(Depth::Ansi16),
         ColorArg::Mono => Some(Depth::Mono),
+    }
+}
+
+/// Panics in a task of a debug build when the environment asks for it: how the terminal is given
+/// back then can only be tested from outside with a panic that really happens.
+#[cfg(debug_assertions)]
+#[allow(clippy::panic)]
+fn panic_if_asked() {
+    if std::env::var_os("GPUDECK_TEST_PANIC").is_some() {
+        tokio::spawn(async {
+            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+            std::panic::panic_any("asked for by GPUDECK_TEST_PANIC");
+        });
     }
 }

@@ -1,6 +1,7 @@
 //! The console's state: what is known, the views, and what lies over them.
 
 use jiff::Timestamp;
+use ratatui::layout::Rect;
 
 use super::command::{Place, Where};
 use super::history::{History, Stop};
@@ -91,6 +92,10 @@ pub struct App {
     pub(super) dirty: bool,
     /// A thing to put the cursor on as soon as the view has its rows.
     pub(super) wanted: Option<Target>,
+    /// The screen of the last frame.
+    pub(super) screen: Rect,
+    /// A key was taken since that frame: rows and cursor may not be what the next key is meant for.
+    pub(super) behind: bool,
 }
 
 impl App {
@@ -125,6 +130,8 @@ impl App {
             messages,
             dirty: true,
             wanted: None,
+            screen: Rect::ZERO,
+            behind: false,
         }
     }
 

@@ -69,7 +69,10 @@ impl App {
         self.dirty = self.world.has_news();
     }
 
-    fn refresh(&mut self, screen: Rect) {
+    /// Brings rows and texts up to date for a screen of this size.
+    pub(super) fn refresh(&mut self, screen: Rect) {
+        self.screen = screen;
+        self.behind = false;
         let parts = Parts::of(screen);
         self.world.refresh();
         let ctx = self.world.ctx();

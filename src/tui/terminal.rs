@@ -79,6 +79,8 @@ impl Restorer {
 
     /// Leaves the alternate screen and raw mode, if they are on. Errors are of no use here: there
     /// is nobody left to tell.
+    // Called in panics and at the end, where there may be no runtime to wait in.
+    #[allow(clippy::disallowed_methods)]
     pub fn restore(&self) {
         let begun = Instant::now();
         let guard = loop {
@@ -102,6 +104,8 @@ impl Restorer {
 
     /// Gives back what can be given back at once, for a terminal that takes no more output (a
     /// flow-controlled or a dead one): the modes surely, the screen if it can still be written.
+    // The process ends after it; nothing else is held up.
+    #[allow(clippy::disallowed_methods)]
     pub fn abandon(self: &Arc<Self>) {
         let _ = disable_raw_mode();
         let restorer = Arc::clone(self);

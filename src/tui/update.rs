@@ -30,6 +30,11 @@ impl App {
         match msg {
             Msg::Key(key) => {
                 self.messages.seen();
+                // Keys typed ahead of the frame (`2y`) mean what they would have seen.
+                if self.behind {
+                    self.refresh(self.screen);
+                }
+                self.behind = true;
                 return self.key(key);
             }
             Msg::Paste(text) => self.paste(&text),

@@ -1,6 +1,7 @@
 //! A real terminal around the real binary: a pty, and the screen that its bytes draw.
 
 use std::io::{Read, Write};
+use std::num::NonZero;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -10,21 +11,26 @@ use portable_pty::{Child, CommandBuilder, MasterPty, PtySize, native_pty_system}
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// The binary in its terminal.
-pub struct Term {
+pub(crate) struct Term {
     master: Box<dyn MasterPty + Send>,
     child: Box<dyn Child + Send + Sync>,
     input: Box<dyn Write + Send>,
     bytes: Receiver<Vec<u8>>,
     parser: vt100::Parser,
     /// All that came, for checks on raw sequences.
-    pub raw: Vec<u8>,
+    pub(crate) raw: Vec<u8>,
 }
 
 impl Term {
     /// Starts `gpudeck` with `args` in a terminal of `rows` x `cols` and environment `env`.
-    pub fn start(args: &[&str], rows: u16, cols: u16, env: &[(&str, &str)]) -> Self {
+    pub(crate) fn start(args: &[&str], rows: u16, cols: u16, env: &[(&str, &str)]) -> Self {
         let pair = native_pty_system()
-            .openpty(PtySize { rows, cols, pixel_width: 0, pixel_height: 0 })
+            .openpty(PtySize {
+                rows,
+                cols,
+                pixel_width: 0,
+                pixel_height: 0,
+            })
             .expect("a pty can be opened");
         let mut command = CommandBuilder::new(env!("CARGO_BIN_EXE_gpudeck"));
         command.args(args);
@@ -52,7 +58,14 @@ impl Term {
                 }
             }
         });
-        Term { master: pair.master, child, input, bytes, parser: vt100::Parser::new(rows, cols, 0), raw: Vec::new() }
+        Term {
+            master: pair.master,
+            child,
+            input,
+            bytes,
+            parser: vt100::Parser::new(cells(rows), cells(cols), 0),
+            raw: Vec::new(),
+        }
     }
 
     fn take(&mut self, chunk: Vec<u8>) {
@@ -61,12 +74,12 @@ impl Term {
     }
 
     /// The screen as text.
-    pub fn screen(&self) -> String {
+    pub(crate) fn screen(&self) -> String {
         self.parser.screen().contents()
     }
 
     /// Reads until `found` holds of the screen; fails with the screen when it never does.
-    pub fn wait_for(&mut self, what: &str, found: impl Fn(&str) -> bool) {
+    pub(crate) fn wait_for(&mut self, what: &str, found: impl Fn(&str) -> bool) {
         let end = Instant::now() + DEADLINE;
         loop {
             if found(&self.screen()) {
@@ -83,26 +96,33 @@ impl Term {
     }
 
     /// Reads until `text` is on the screen.
-    pub fn wait_text(&mut self, text: &str) {
+    pub(crate) fn wait_text(&mut self, text: &str) {
         self.wait_for(&format!("{text:?}"), |screen| screen.contains(text));
     }
 
     /// Types.
-    pub fn send(&mut self, keys: &str) {
-        self.input.write_all(keys.as_bytes()).expect("the pty takes keys");
+    pub(crate) fn send(&mut self, keys: &str) {
+        self.input
+            .write_all(keys.as_bytes())
+            .expect("the pty takes keys");
         self.input.flush().expect("the pty takes keys");
     }
 
     /// Changes the size.
-    pub fn resize(&mut self, rows: u16, cols: u16) {
+    pub(crate) fn resize(&mut self, rows: u16, cols: u16) {
         self.master
-            .resize(PtySize { rows, cols, pixel_width: 0, pixel_height: 0 })
+            .resize(PtySize {
+                rows,
+                cols,
+                pixel_width: 0,
+                pixel_height: 0,
+            })
             .expect("the pty can be resized");
-        self.parser.screen_mut().set_size(rows.max(1), cols.max(1));
+        self.parser.screen_mut().set_size(cells(rows), cells(cols));
     }
 
     /// Sends a signal to the process.
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.process_id().expect("the process has a pid");
         let status = std::process::Command::new("kill")
             .args([format!("-{name}"), pid.to_string()])
@@ -113,28 +133,56 @@ impl Term {
 
     /// The process state letter of /proc (T = stopped).
     #[cfg(target_os = "linux")]
-    pub fn wait_state(&self, letter: char) {
+    pub(crate) fn wait_state(&self, letter: char) {
         let pid = self.child.process_id().expect("the process has a pid");
         let end = Instant::now() + DEADLINE;
         loop {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let state = stat.rsplit(") ").next().and_then(|rest| rest.chars().next());
+            let state = stat
+                .rsplit(") ")
+                .next()
+                .and_then(|rest| rest.chars().next());
             if state == Some(letter) {
                 return;
             }
-            assert!(Instant::now() < end, "process never reached state {letter}: {stat}");
+            assert!(
+                Instant::now() < end,
+                "process never reached state {letter}: {stat}"
+            );
             std::thread::yield_now();
         }
     }
 
+    /// Reads until the terminal is given back.
+    pub(crate) fn wait_restored(&mut self) {
+        let end = Instant::now() + DEADLINE;
+        while self.parser.screen().alternate_screen() || self.parser.screen().hide_cursor() {
+            let left = end.saturating_duration_since(Instant::now());
+            let chunk = self
+                .bytes
+                .recv_timeout(left)
+                .expect("the terminal is given back");
+            self.take(chunk);
+        }
+        self.assert_restored();
+    }
+
     /// Waits for the end and gives the exit code; everything written until then is read.
-    pub fn wait_exit(&mut self) -> u32 {
+    pub(crate) fn wait_exit(&mut self) -> u32 {
         let end = Instant::now() + DEADLINE;
         let code = loop {
-            if let Some(status) = self.child.try_wait().expect("the process can be waited for") {
+            if let Some(status) = self
+                .child
+                .try_wait()
+                .expect("the process can be waited for")
+            {
                 break status.exit_code();
             }
-            assert!(Instant::now() < end, "gpudeck does not end; the screen is:\n{}", self.screen());
+            assert!(
+                Instant::now() < end,
+                "gpudeck does not end; the screen is:\n{}",
+                self.screen()
+            );
             if let Ok(chunk) = self.bytes.recv_timeout(Duration::from_millis(20)) {
                 self.take(chunk);
             }
@@ -146,24 +194,33 @@ impl Term {
     }
 
     /// Checks that the terminal is as it was found: main screen, cursor shown, cooked mode.
-    pub fn assert_restored(&self) {
+    pub(crate) fn assert_restored(&self) {
         let screen = self.parser.screen();
         assert!(!screen.alternate_screen(), "still on the alternate screen");
         assert!(!screen.hide_cursor(), "the cursor is still hidden");
         #[cfg(unix)]
         if let Some(termios) = self.master.get_termios() {
-            use nix_flags::{ECHO, ICANON};
-            let flags = termios.local_flags.bits();
-            assert!(flags & ICANON != 0 && flags & ECHO != 0, "the terminal is still raw");
+            let flags = u64::from(termios.local_flags.bits());
+            assert!(
+                flags & ICANON != 0 && flags & ECHO != 0,
+                "the terminal is still raw"
+            );
         }
     }
 }
 
-/// Two bits of termios' local flags (POSIX names; values of Linux).
-mod nix_flags {
-    pub const ICANON: u32 = 0o0000002;
-    pub const ECHO: u32 = 0o0000010;
+/// A side of the screen, at least one cell.
+fn cells(n: u16) -> NonZero<u16> {
+    NonZero::new(n).unwrap_or(NonZero::<u16>::MIN)
 }
+
+/// Two bits of termios' local flags, by POSIX name; the values are those of Linux and the BSDs.
+const ICANON: u64 = if cfg!(target_os = "linux") {
+    0x2
+} else {
+    0x100
+};
+const ECHO: u64 = 0x8;
 
 impl Drop for Term {
     fn drop(&mut self) {

@@ -1,0 +1,63 @@
+//! Keys do what they say.
+
+use super::demo;
+
+#[test]
+fn views_open_by_digit_and_rows_are_walked() {
+    let mut term = demo();
+    term.wait_text("leaf-01");
+    term.send("2");
+    term.wait_text("NODE");
+    term.send("jjG");
+    term.send("\r");
+    // The detail of the node under the cursor.
+    term.wait_text("Requested of allocatable");
+    term.send("\x1b");
+    term.wait_text("NODE");
+    term.send("5");
+    term.wait_text("REASON");
+    term.send("6");
+    term.wait_text("WHAT");
+    term.send("1");
+    term.wait_text("leaf-01");
+}
+
+#[test]
+fn a_filter_narrows_and_a_wrong_one_says_what_is_allowed() {
+    let mut term = demo();
+    term.send("2");
+    term.wait_text("h100-001");
+    term.send("/");
+    term.send("model=l40s\r");
+    term.wait_for("only L40S nodes", |s| {
+        s.contains("l40s-001") && !s.contains("h100-001")
+    });
+    term.send("/");
+    term.send("\x15modle=h100\r");
+    term.wait_text("unknown column");
+    // The prompt goes, and the old filter is still in force; a second esc takes that away.
+    term.send("\x1b");
+    term.wait_for("the prompt gone", |s| !s.contains("unknown column"));
+    term.send("\x1b");
+    term.wait_text("h100-001");
+}
+
+#[test]
+fn the_palette_finds_a_view_and_help_names_the_keys() {
+    let mut term = demo();
+    term.send(":");
+    term.send("timeline\r");
+    term.wait_text("WHAT");
+    term.send("?");
+    term.wait_for("help", |s| s.contains("filter") && s.contains("palette"));
+    term.send("\x1b");
+    term.wait_text("WHAT");
+}
+
+#[test]
+fn yaml_of_a_node_comes_from_the_server() {
+    let mut term = demo();
+    // Both keys at once: the second one means the row that the first one brings up.
+    term.send("2y");
+    term.wait_text("apiVersion");
+}
