@@ -10,7 +10,7 @@ use super::decision::{Decision, DecisionKind};
 use super::delta::{Change, Delta, Gone, Kind, SourceReport, SourceState};
 use super::event::Event;
 use super::figures::NamespaceFigure;
-use super::gpu::GpuResource;
+use super::gpu::{GpuResource, MigProfile};
 use super::job::{Job, Namespace, PriorityClass};
 use super::meta::Uid;
 use super::node::Node;
@@ -104,6 +104,8 @@ pub struct Cluster {
     decisions: AHashMap<Uid, Arc<Decision>>,
     decision_log: VecDeque<Arc<Decision>>,
     unreadable: VecDeque<(Kind, Str)>,
+    /// Nodes that show MIG devices as `nvidia.com/gpu`, with what one of those is.
+    single: BTreeMap<Str, MigProfile>,
     version: u64,
 }
 
@@ -118,6 +120,14 @@ impl Cluster {
         self.version += 1;
         match delta {
             Delta::Node(Change::Set(node)) => {
+                match &node.gpus.single_profile {
+                    Some(profile) => {
+                        self.single.insert(node.meta.name.clone(), profile.clone());
+                    }
+                    None => {
+                        self.single.remove(&node.meta.name);
+                    }
+                }
                 self.nodes.entry(node.meta.name.clone()).or_default().node = Some(node.clone());
             }
             Delta::Node(Change::Gone(gone)) => self.remove_node(gone),
@@ -166,6 +176,7 @@ impl Cluster {
                 return;
             }
             entry.node = None;
+            self.single.remove(&gone.name);
             if entry.held.pods.is_empty() {
                 self.nodes.remove(&gone.name);
             }
@@ -516,17 +527,31 @@ impl Cluster {
             waiting: c.waiting,
             failed: c.failed,
             done: c.done,
-            asked: entry
-                .asked
-                .iter()
-                .filter(|(_, n)| **n > 0)
-                .map(|(r, n)| (r.clone(), *n))
-                .collect(),
+            asked: self.asked(entry),
             priority: entry.priority,
             scheduler: entry.scheduler.clone(),
             created: entry.created,
             reason: self.reason(entry, state),
         }
+    }
+
+    /// What its live pods ask for. On nodes of strategy `single` a `nvidia.com/gpu` is a MIG device
+    /// and is told as one.
+    fn asked(&self, entry: &WorkloadEntry) -> Vec<(GpuResource, i64)> {
+        let mut asked = entry.asked.clone();
+        let whole = asked.get(&GpuResource::Whole).copied().unwrap_or(0);
+        if whole > 0 && !self.single.is_empty() {
+            for pod in entry.pods.iter().filter_map(|uid| self.pod(uid)) {
+                let node = pod.holds_node();
+                let Some(profile) = node.and_then(|name| self.single.get(name)) else {
+                    continue;
+                };
+                let devices = pod.requests.extended("nvidia.com/gpu");
+                *asked.entry(GpuResource::Whole).or_default() -= devices;
+                *asked.entry(GpuResource::Mig(profile.clone())).or_default() += devices;
+            }
+        }
+        asked.into_iter().filter(|(_, n)| *n > 0).collect()
     }
 
     fn first_reason(&self, entry: &WorkloadEntry) -> Option<Str> {

@@ -54,6 +54,14 @@ pub struct NamespaceFigure {
 
 /// The whole cluster in numbers. `None`: not known (the user may not list what it takes, or the
 /// list is not there yet), which is not zero.
+///
+/// Each GPU, or part of one, counts in exactly one of five figures, so that
+/// `used + free + sick + cordoned + stranded = gpus`. The first that holds decides:
+/// 1. *used*: a pod holds it, also on a node that is not Ready or is cordoned;
+/// 2. *sick*: unhealthy, or on a node that is not Ready;
+/// 3. *stranded*: memory slices of a cut GPU that belong to no MIG instance;
+/// 4. *cordoned*: on a node that takes no new pods;
+/// 5. *free*: the rest.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Figures {
     /// Nodes.
@@ -68,10 +76,13 @@ pub struct Figures {
     pub used_gpus: Option<f64>,
     /// Free on nodes that take pods.
     pub free_gpus: Option<f64>,
-    /// Not given out: unhealthy, or on nodes that are not Ready.
-    pub sick_gpus: Option<u32>,
-    /// On cordoned nodes and not held.
+    /// Not held and not given out: unhealthy, or on nodes that are not Ready. Pods unknown: all
+    /// of these, held or not.
+    pub sick_gpus: Option<f64>,
+    /// On cordoned nodes that are Ready, and not held.
     pub cordoned_gpus: Option<f64>,
+    /// Cut GPUs' memory slices that belong to no MIG instance.
+    pub stranded_gpus: Option<f64>,
     /// Nodes that have GPUs but do not tell how many.
     pub nodes_of_unknown_size: u32,
     /// `nvidia.com/gpu` requested by bound live pods, as `kubectl get pods` sums it.
@@ -107,8 +118,8 @@ impl Figures {
     }
 
     fn count_nodes(&mut self, cluster: &Cluster) {
-        let (mut nodes, mut ready, mut cordoned, mut gpus, mut sick) = (0, 0, 0, 0, 0);
-        let (mut used, mut free, mut cordoned_free) = (0.0, 0.0, 0.0);
+        let (mut nodes, mut ready, mut cordoned) = (0, 0, 0);
+        let mut sum = NodePart::default();
         let mut models: BTreeMap<Str, ModelFigure> = BTreeMap::new();
         let mut mig: BTreeMap<String, MigFigure> = BTreeMap::new();
         for (node, held) in cluster.nodes() {
@@ -132,11 +143,7 @@ impl Figures {
                 continue;
             }
             let part = NodePart::of(node, &cells);
-            gpus += part.gpus;
-            used += part.used;
-            sick += part.sick;
-            free += part.free;
-            cordoned_free += part.cordoned_free;
+            sum.add(&part);
             let name: Str = node.gpus.model.as_ref().map_or("", |m| m.short()).into();
             let model = models.entry(name.clone()).or_insert_with(|| ModelFigure {
                 model: name,
@@ -150,11 +157,13 @@ impl Figures {
         self.nodes = Some(nodes);
         self.nodes_ready = Some(ready);
         self.nodes_cordoned = Some(cordoned);
-        self.gpus = Some(gpus);
-        self.sick_gpus = Some(sick);
-        self.used_gpus = cluster.is_known(Kind::Pod).then_some(used);
-        self.free_gpus = cluster.is_known(Kind::Pod).then_some(free);
-        self.cordoned_gpus = Some(cordoned_free);
+        let pods_known = cluster.is_known(Kind::Pod);
+        self.gpus = Some(sum.gpus);
+        self.sick_gpus = Some(sum.sick);
+        self.stranded_gpus = Some(sum.stranded);
+        self.used_gpus = pods_known.then_some(sum.used);
+        self.free_gpus = pods_known.then_some(sum.free);
+        self.cordoned_gpus = pods_known.then_some(sum.cordoned);
         self.models = models.into_values().collect();
         self.models
             .sort_by(|a, b| b.gpus.cmp(&a.gpus).then_with(|| a.model.cmp(&b.model)));
@@ -177,37 +186,153 @@ fn has_gpu_signs(node: &Node) -> bool {
             .any(|(key, n)| *n > 0 && GpuResource::from_key(key).is_some())
 }
 
-/// One node's contribution.
-struct NodePart {
-    gpus: u32,
-    used: f64,
-    free: f64,
-    sick: u32,
-    cordoned_free: f64,
+/// GPUs of one node, or of many, by what becomes of them; see [`Figures`].
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct NodePart {
+    /// Physical GPUs.
+    pub gpus: u32,
+    /// Held by pods.
+    pub used: f64,
+    /// Not held and unhealthy, or on a node that is not Ready.
+    pub sick: f64,
+    /// In no MIG instance.
+    pub stranded: f64,
+    /// Not held, on a cordoned node.
+    pub cordoned: f64,
+    /// The rest.
+    pub free: f64,
 }
 
 impl NodePart {
-    fn of(node: &Node, cells: &[GpuCell]) -> Self {
+    /// Counts the cells of a node.
+    pub fn of(node: &Node, cells: &[GpuCell]) -> Self {
         let gpus = u32::try_from(cells.len()).unwrap_or(u32::MAX);
-        let used: f64 = cells.iter().map(GpuCell::used_share).sum();
-        let unhealthy = cells.iter().filter(|c| **c == GpuCell::Unhealthy).count();
-        let unhealthy = u32::try_from(unhealthy).unwrap_or(u32::MAX);
-        let rest = f64::from(gpus - unhealthy) - used;
-        let down = node.readiness() != Readiness::Ready;
-        NodePart {
+        let sum = |share: fn(&GpuCell) -> f64| cells.iter().map(share).sum::<f64>();
+        let used = sum(GpuCell::used_share);
+        let not_held = (f64::from(gpus) - used).max(0.0);
+        let mut part = NodePart {
             gpus,
             used,
-            sick: if down { gpus } else { unhealthy },
-            free: if down || node.unschedulable {
-                0.0
-            } else {
-                rest
-            },
-            cordoned_free: if node.unschedulable && !down {
-                rest
-            } else {
-                0.0
-            },
+            ..NodePart::default()
+        };
+        if node.readiness() != Readiness::Ready {
+            part.sick = not_held;
+            return part;
+        }
+        part.sick = sum(GpuCell::sick_share);
+        part.stranded = sum(GpuCell::stranded_share);
+        let rest = (not_held - part.sick - part.stranded).max(0.0);
+        if node.unschedulable {
+            part.cordoned = rest;
+        } else {
+            part.free = rest;
+        }
+        part
+    }
+
+    fn add(&mut self, other: &NodePart) {
+        self.gpus = self.gpus.saturating_add(other.gpus);
+        self.used += other.used;
+        self.sick += other.sick;
+        self.stranded += other.stranded;
+        self.cordoned += other.cordoned;
+        self.free += other.free;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::condition::Condition;
+    use super::super::meta::Meta;
+    use super::super::node::NodeGpus;
+    use super::super::node_use::NodeUse;
+    use super::super::pod::Pod;
+    use super::super::resources::Resources;
+    use super::*;
+    use proptest::prelude::*;
+
+    const KEYS: [&str; 4] = [
+        "nvidia.com/gpu",
+        "nvidia.com/gpu.shared",
+        "nvidia.com/mig-1g.10gb",
+        "nvidia.com/mig-3g.40gb",
+    ];
+    const PRODUCTS: [&str; 4] = [
+        "",
+        "NVIDIA-H100-80GB-HBM3",
+        "NVIDIA-A100-SXM4-40GB-MIG-1g.5gb",
+        "Tesla-T4-SHARED",
+    ];
+
+    fn amounts(counts: &[u8; 4]) -> Resources {
+        let mut resources = Resources::default();
+        for (key, n) in KEYS.iter().zip(counts) {
+            if *n > 0 {
+                resources.set_extended(&(*key).into(), i64::from(*n));
+            }
+        }
+        resources
+    }
+
+    proptest! {
+        /// Whatever a node says of itself, no GPU counts twice and none is lost.
+        #[test]
+        fn each_gpu_counts_once(
+            capacity in any::<[u8; 4]>(),
+            lost in any::<[u8; 4]>(),
+            asked in any::<[u8; 4]>(),
+            product in 0..4_usize,
+            count in proptest::option::of(0..20_u8),
+            strategy in 0..3_usize,
+            replicas in 0..5_u8,
+            ready in proptest::option::of(any::<bool>()),
+            cordoned: bool,
+        ) {
+            let mut labels: Vec<(Str, Str)> = Vec::new();
+            let mut label = |key: &str, value: String| labels.push((key.into(), value.into()));
+            label("nvidia.com/gpu.product", PRODUCTS.get(product).copied().unwrap_or("").to_owned());
+            if let Some(n) = count {
+                label("nvidia.com/gpu.count", n.to_string());
+            }
+            if let Some(name) = ["single", "mixed"].get(strategy) {
+                label("nvidia.com/mig.strategy", (*name).to_owned());
+            }
+            if replicas > 0 {
+                label("nvidia.com/gpu.replicas", replicas.to_string());
+                label("nvidia.com/gpu.sharing-strategy", "time-slicing".to_owned());
+            }
+            labels.sort();
+            let meta = Meta { labels: labels.into(), ..Meta::default() };
+            let mut left = capacity;
+            for (n, lost) in left.iter_mut().zip(lost) {
+                *n = n.saturating_sub(lost);
+            }
+            let capacity = amounts(&capacity);
+            let ready = Condition {
+                kind: "Ready".into(),
+                status: ready,
+                reason: "".into(),
+                message: "".into(),
+                changed: None,
+            };
+            let node = Node {
+                gpus: NodeGpus::from_labels(&meta, &capacity),
+                meta,
+                capacity,
+                allocatable: amounts(&left),
+                unschedulable: cordoned,
+                conditions: Box::new([ready]),
+                ..Node::default()
+            };
+            let mut held = NodeUse::default();
+            held.add(&Pod { requests: amounts(&asked), ..Pod::default() });
+            let part = NodePart::of(&node, &held.cells(&node));
+            let parts = [part.used, part.sick, part.stranded, part.cordoned, part.free];
+            for share in parts {
+                prop_assert!(share >= 0.0, "{part:?}");
+            }
+            let sum: f64 = parts.iter().sum();
+            prop_assert!((sum - f64::from(part.gpus)).abs() < 1e-6, "{part:?}");
         }
     }
 }

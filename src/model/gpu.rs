@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use super::gpu_name;
 use super::text::Str;
 
 /// A GPU model as the cluster names it, e.g. `NVIDIA-H100-80GB-HBM3`, with a short form for
@@ -19,12 +20,18 @@ impl GpuModel {
     /// Reads a product label; sharing (`-SHARED`) and MIG (`-MIG-1g.10gb`) suffixes are not part
     /// of the model.
     pub fn from_product(product: &str) -> Self {
+        Self::new(product, None)
+    }
+
+    /// Reads a product as some label names it; the memory of one GPU in MiB, where it is known,
+    /// tells parts of one name apart (`h100` with 81,920 MiB is an `H100-80`).
+    pub fn new(product: &str, memory_mib: Option<u32>) -> Self {
         let mut core = product.strip_suffix("-SHARED").unwrap_or(product);
         if let Some((model, _)) = core.split_once("-MIG-") {
             core = model;
         }
         GpuModel {
-            short: short_name(core).into(),
+            short: gpu_name::short(core, memory_mib).into(),
             product: core.into(),
         }
     }
@@ -61,15 +68,9 @@ impl GpuModel {
         {
             return Some(gb);
         }
-        match &*self.short {
-            "A30" => Some(24),
-            "H200" => Some(141),
-            "GH200" => Some(96),
-            "B200" => Some(180),
-            "GB200" => Some(186),
-            "B300" => Some(269),
-            "GB300" => Some(278),
-            "RTX-PRO-6000" => Some(96),
+        match (&*self.short, gpu_name::sizes(&self.short)) {
+            ("RTX-PRO-6000" | "GH200", _) => Some(96),
+            (_, [gb]) => Some(*gb),
             _ => None,
         }
     }
@@ -79,45 +80,6 @@ impl fmt::Display for GpuModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.short)
     }
-}
-
-fn short_name(product: &str) -> String {
-    let tokens: Vec<&str> = product
-        .split(['-', ' ', '_'])
-        .filter(|t| {
-            !t.is_empty()
-                && !matches!(
-                    t.to_ascii_uppercase().as_str(),
-                    "NVIDIA" | "TESLA" | "GEFORCE" | "GRID"
-                )
-        })
-        .collect();
-    let Some(first) = tokens.first() else {
-        return product.to_owned();
-    };
-    let memory = tokens.iter().skip(1).find_map(|t| {
-        t.to_ascii_uppercase()
-            .strip_suffix("GB")
-            .filter(|n| n.parse::<u16>().is_ok())
-            .map(str::to_owned)
-    });
-    let mut name = (*first).to_owned();
-    if first.eq_ignore_ascii_case("RTX") {
-        for t in tokens
-            .iter()
-            .skip(1)
-            .take_while(|t| **t == "PRO" || t.bytes().all(|b| b.is_ascii_digit()))
-        {
-            name.push('-');
-            name.push_str(t);
-        }
-        return name;
-    }
-    if let Some(gb) = memory {
-        name.push('-');
-        name.push_str(&gb);
-    }
-    name
 }
 
 /// A MIG profile, e.g. `1g.10gb`, `1g.10gb+me`, `1c.3g.40gb`.

@@ -4,11 +4,13 @@
 //! numbers that both the console and `gpudeck snapshot` print.
 
 mod cluster;
+mod condition;
 mod decision;
 mod delta;
 mod event;
 mod figures;
 mod gpu;
+mod gpu_name;
 mod job;
 mod meta;
 mod node;
@@ -17,19 +19,20 @@ mod pod;
 mod quantity;
 mod resources;
 mod text;
+mod tier;
 mod workload;
 
 pub use cluster::{Cluster, WorkloadRow};
+pub use condition::Condition;
 pub use decision::{Decision, DecisionKind, FilterCount, Reason};
 pub use delta::{Change, Delta, Gone, Kind, SourceReport, SourceState};
 pub use event::{Event, Severity};
-pub use figures::{Figures, MigFigure, ModelFigure, NamespaceFigure};
+pub use figures::{Figures, MigFigure, ModelFigure, NamespaceFigure, NodePart};
 pub use gpu::{GpuModel, GpuResource, MigProfile, MigProfileError};
 pub use job::{Job, Namespace, PriorityClass, VolumeClaim, VolumeTopology};
 pub use meta::{Meta, Owner, ResourceVersion, Uid};
 pub use node::{
-    Condition, MigConfigState, MigStrategy, Node, NodeGpus, Readiness, Sharing, Taint, TaintEffect,
-    Tier, TierSource,
+    MigConfigState, MigStrategy, Node, NodeGpus, Readiness, Sharing, Taint, TaintEffect,
 };
 pub use node_use::{GpuCell, MigCount, MigInstance, NodeUse};
 pub use pod::{
@@ -39,4 +42,5 @@ pub use pod::{
 pub use quantity::{Quantity, QuantityError};
 pub use resources::{ContainerAsk, Resources, pod_requests};
 pub use text::{Str, clean, truncate_middle};
+pub use tier::{Tier, TierSource};
 pub use workload::{GroupName, WorkloadKey, WorkloadState};

@@ -1,14 +1,14 @@
 //! Nodes: what their labels, taints and conditions say.
 //!
-//! Sources: NVIDIA GPU Feature Discovery and mig-manager (labels), Karpenter, EKS, GKE, AKS and
-//! OCI documentation (capacity types).
+//! Sources: NVIDIA GPU Feature Discovery and mig-manager, GKE, Karpenter and CoreWeave (labels).
 
-use jiff::Timestamp;
-
+use super::condition::Condition;
 use super::gpu::{GpuModel, GpuResource, MigProfile};
+use super::gpu_name;
 use super::meta::Meta;
 use super::resources::Resources;
 use super::text::Str;
+use super::tier::{self, Tier, TierSource};
 
 /// Effect of a taint.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -32,46 +32,6 @@ pub struct Taint {
     pub effect: TaintEffect,
 }
 
-/// A condition of a node.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Condition {
-    /// Type, e.g. `Ready`.
-    pub kind: Str,
-    /// `Some(true)` for True, `Some(false)` for False, `None` for Unknown or anything else.
-    pub status: Option<bool>,
-    /// Reason.
-    pub reason: Str,
-    /// Message.
-    pub message: Str,
-    /// When it last changed.
-    pub changed: Option<Timestamp>,
-}
-
-impl Condition {
-    /// Whether this condition tells of a fault, by the polarity of its type: types that end in
-    /// `Ready`, `Health` or `Healthy` are good when True, all others are bad when True
-    /// (NVSentinel, AKS, node-problem-detector: True = fault; EKS agent: False = fault).
-    /// `None`: it is informational, or its status is not known.
-    pub fn is_fault(&self) -> Option<bool> {
-        // Phases and schedules that agents write as conditions, neither good nor bad.
-        const INFORMATIONAL: [&str; 6] = [
-            "PhaseState",
-            "PendingPhaseState",
-            "CWActive",
-            "DrainScheduled",
-            "VMEventScheduled",
-            "NodeUpgrade",
-        ];
-        if INFORMATIONAL.contains(&&*self.kind) {
-            return None;
-        }
-        let good_when_true = ["Ready", "Health", "Healthy"]
-            .iter()
-            .any(|end| self.kind.ends_with(end));
-        self.status.map(|status| status != good_when_true)
-    }
-}
-
 /// Whether a node can take part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Readiness {
@@ -82,100 +42,6 @@ pub enum Readiness {
     /// Condition Ready is Unknown or missing.
     Unknown,
 }
-
-/// What a node costs and how it can be lost.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Tier {
-    /// Own hardware.
-    Owned,
-    /// Reserved capacity.
-    Reserved,
-    /// On-demand.
-    OnDemand,
-    /// Spot or preemptible.
-    Spot,
-    /// Ends at a date: capacity blocks, flex-start.
-    Calendar,
-}
-
-impl Tier {
-    /// As screens and filters write it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Tier::Owned => "owned",
-            Tier::Reserved => "reserved",
-            Tier::OnDemand => "on-demand",
-            Tier::Spot => "spot",
-            Tier::Calendar => "calendar",
-        }
-    }
-
-    /// Reads a tier name as [`Tier::name`] writes it.
-    pub fn from_name(name: &str) -> Option<Self> {
-        [
-            Tier::Owned,
-            Tier::Reserved,
-            Tier::OnDemand,
-            Tier::Spot,
-            Tier::Calendar,
-        ]
-        .into_iter()
-        .find(|t| t.name() == name)
-    }
-}
-
-/// The label that told the tier.
-pub type TierSource = &'static str;
-
-/// Tier rules in order; the first whose label (and value, ignoring case) is there wins.
-const TIER_RULES: [(&str, Option<&str>, Tier); 18] = [
-    ("gpudeck.dev/tier", Some("owned"), Tier::Owned),
-    ("gpudeck.dev/tier", Some("reserved"), Tier::Reserved),
-    ("gpudeck.dev/tier", Some("on-demand"), Tier::OnDemand),
-    ("gpudeck.dev/tier", Some("spot"), Tier::Spot),
-    ("gpudeck.dev/tier", Some("calendar"), Tier::Calendar),
-    ("karpenter.sh/capacity-type", Some("spot"), Tier::Spot),
-    ("eks.amazonaws.com/capacityType", Some("SPOT"), Tier::Spot),
-    (
-        "eks.amazonaws.com/capacityType",
-        Some("CAPACITY_BLOCK"),
-        Tier::Calendar,
-    ),
-    (
-        "karpenter.k8s.aws/capacity-reservation-type",
-        Some("capacity-block"),
-        Tier::Calendar,
-    ),
-    ("cloud.google.com/gke-spot", Some("true"), Tier::Spot),
-    ("cloud.google.com/gke-preemptible", Some("true"), Tier::Spot),
-    (
-        "cloud.google.com/gke-max-run-duration-seconds",
-        None,
-        Tier::Calendar,
-    ),
-    ("kubernetes.azure.com/priority", Some("spot"), Tier::Spot),
-    (
-        "kubernetes.azure.com/scalesetpriority",
-        Some("spot"),
-        Tier::Spot,
-    ),
-    (
-        "karpenter.sh/capacity-type",
-        Some("reserved"),
-        Tier::Reserved,
-    ),
-    ("cloud.google.com/reservation-name", None, Tier::Reserved),
-    (
-        "oci.oraclecloud.com/host.capacity_reservation_id",
-        None,
-        Tier::Reserved,
-    ),
-    (
-        "karpenter.sh/capacity-type",
-        Some("on-demand"),
-        Tier::OnDemand,
-    ),
-];
 
 /// MIG strategy of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -253,23 +119,35 @@ impl NodeGpus {
     pub fn from_labels(meta: &Meta, capacity: &Resources) -> Self {
         let label = |key: &str| meta.label(key);
         let number = |key: &str| label(key).and_then(|v| v.parse::<u32>().ok());
-        let product = label("nvidia.com/gpu.product")
-            .or_else(|| label("cloud.google.com/gke-accelerator"))
-            .or_else(|| label("karpenter.k8s.aws/instance-gpu-name"))
-            .or_else(|| label("accelerator").filter(|v| *v != "nvidia"));
+        let machine = || label("node.kubernetes.io/instance-type").and_then(gpu_name::of_machine);
+        let by_nvidia = label("karpenter.k8s.aws/instance-gpu-manufacturer")
+            .is_none_or(|m| m.eq_ignore_ascii_case("nvidia"));
+        let product: Option<Str> = PRODUCT_LABELS
+            .iter()
+            .filter(|key| **key != KARPENTER_NAME || by_nvidia)
+            .find_map(|key| label(key).filter(|v| !is_vendor(v)))
+            .map(Into::into)
+            .or_else(|| machine().map(Into::into));
+        let product = product.as_deref();
+        // Under strategy single the label tells the memory of a MIG device, not of the GPU.
+        let memory_mib = number("nvidia.com/gpu.memory")
+            .filter(|m| *m > 0 && !product.is_some_and(|p| p.contains("-MIG-")));
+        let hint = memory_mib.or_else(|| number("karpenter.k8s.aws/instance-gpu-memory"));
+        // GKE cuts all GPUs of a node alike and shows the parts as `nvidia.com/gpu`.
+        let partition = label("cloud.google.com/gke-gpu-partition-size");
         let mut gpus = NodeGpus {
-            model: product.map(GpuModel::from_product),
-            // Under strategy single the label tells the memory of a MIG device, not of the GPU.
-            memory_mib: number("nvidia.com/gpu.memory")
-                .filter(|m| *m > 0 && !product.is_some_and(|p| p.contains("-MIG-"))),
+            model: product.map(|p| GpuModel::new(p, hint)),
+            memory_mib,
             strategy: match label("nvidia.com/mig.strategy") {
                 Some("single") => Some(MigStrategy::Single),
                 Some("mixed") => Some(MigStrategy::Mixed),
-                _ => None,
+                _ => partition.map(|_| MigStrategy::Single),
             },
             single_profile: product
                 .and_then(|p| p.split_once("-MIG-"))
-                .and_then(|(_, profile)| profile.parse().ok()),
+                .map(|(_, profile)| profile)
+                .or(partition)
+                .and_then(|profile| profile.parse().ok()),
             mig_config: label("nvidia.com/mig.config").map(Into::into),
             mig_state: match label("nvidia.com/mig.config.state") {
                 Some("pending") => Some(MigConfigState::Pending),
@@ -292,32 +170,57 @@ impl NodeGpus {
             clique: label("nvidia.com/gpu.clique").map(Into::into),
             count: None,
         };
-        let stated = number("nvidia.com/gpu.count")
-            .or_else(|| number("cloud.google.com/gke-accelerator-count"))
-            .or_else(|| number("karpenter.k8s.aws/instance-gpu-count"));
-        gpus.count = gpus.physical_count(stated, capacity);
+        let physical = number("cloud.google.com/gke-accelerator-count")
+            .or_else(|| number("karpenter.k8s.aws/instance-gpu-count").filter(|n| *n > 0))
+            .or_else(|| number("gpu.nvidia.com/count"));
+        // With a broken layout the label says 0, which is not the number of GPUs.
+        let broken = product.is_some_and(|p| p.ends_with("-MIG-INVALID"));
+        let by_gfd = number("nvidia.com/gpu.count").filter(|_| !broken);
+        gpus.count = gpus.physical_count(by_gfd, physical, capacity);
         gpus
     }
 
-    /// Physical GPUs. Under strategy `single` the count label counts MIG devices, and shared
-    /// resources count replicas; both are divided back.
-    fn physical_count(&self, stated: Option<u32>, capacity: &Resources) -> Option<u32> {
-        if let (Some(n), Some(profile), Some(model)) = (stated, &self.single_profile, &self.model) {
-            return Some(n.div_ceil(u32::from(profile.max_per_gpu(model, self.memory_mib))));
-        }
-        if stated.is_some() {
-            return stated;
-        }
+    /// Physical GPUs. Under strategy `single` GPU Feature Discovery and the kubelet count MIG
+    /// devices, and shared resources count replicas; both are divided back.
+    fn physical_count(
+        &self,
+        by_gfd: Option<u32>,
+        physical: Option<u32>,
+        capacity: &Resources,
+    ) -> Option<u32> {
         let whole = capacity.extended_if_stated("nvidia.com/gpu");
         let shared = capacity.extended_if_stated("nvidia.com/gpu.shared");
-        let devices = u32::try_from(whole.or(shared)?.max(0)).unwrap_or(u32::MAX);
+        let devices = whole
+            .or(shared)
+            .map(|n| u32::try_from(n.max(0)).unwrap_or(u32::MAX));
+        if let (Some(profile), Some(model)) = (&self.single_profile, &self.model) {
+            let per_gpu = u32::from(profile.max_per_gpu(model, self.memory_mib));
+            let cut = by_gfd.map(|n| n.div_ceil(per_gpu)).or(physical);
+            return cut.or(devices.map(|n| n.div_ceil(per_gpu)));
+        }
+        if let Some(stated) = by_gfd.or(physical) {
+            return Some(stated);
+        }
         let shares = self.sharing != Sharing::None || shared.is_some();
-        Some(if shares {
-            devices.div_ceil(self.replicas)
-        } else {
-            devices
-        })
+        devices.map(|n| if shares { n.div_ceil(self.replicas) } else { n })
     }
+}
+
+/// Labels that name the GPU, the most exact first.
+const PRODUCT_LABELS: [&str; 6] = [
+    "nvidia.com/gpu.product",
+    "cloud.google.com/gke-accelerator",
+    KARPENTER_NAME,
+    "gpu.nvidia.com/model",
+    "gpu.nvidia.com/class",
+    "accelerator",
+];
+
+const KARPENTER_NAME: &str = "karpenter.k8s.aws/instance-gpu-name";
+
+/// A label that names the maker only.
+fn is_vendor(value: &str) -> bool {
+    value.is_empty() || ["nvidia", "true", "gpu"].contains(&value)
 }
 
 /// A node.
@@ -363,14 +266,14 @@ impl Node {
             .filter(|c| &*c.kind != "Ready" && c.is_fault() == Some(true))
     }
 
-    /// Tier and the label that told it; `None` when no label does.
+    /// Conditions that tell what is planned or under way: drains, maintenance.
+    pub fn notices(&self) -> impl Iterator<Item = &Condition> {
+        self.conditions.iter().filter(|c| c.is_notice())
+    }
+
+    /// Tier and the label or taint that told it; `None` when none does.
     pub fn tier(&self) -> Option<(Tier, TierSource)> {
-        TIER_RULES.iter().find_map(|(key, value, tier)| {
-            let found = self.meta.label(key)?;
-            value
-                .is_none_or(|v| v.eq_ignore_ascii_case(found))
-                .then_some((*tier, *key))
-        })
+        tier::of(&self.meta, &self.taints)
     }
 
     /// Zone label.
@@ -464,43 +367,5 @@ mod tests {
                 .count,
             Some(4)
         );
-    }
-
-    #[test]
-    fn tiers_by_label_of_each_provider() {
-        for (labels, tier) in [
-            (("karpenter.sh/capacity-type", "spot"), Some(Tier::Spot)),
-            (
-                ("eks.amazonaws.com/capacityType", "CAPACITY_BLOCK"),
-                Some(Tier::Calendar),
-            ),
-            (
-                ("kubernetes.azure.com/scalesetpriority", "spot"),
-                Some(Tier::Spot),
-            ),
-            (("gpudeck.dev/tier", "owned"), Some(Tier::Owned)),
-            (("gpudeck.dev/tier", "nonsense"), None),
-        ] {
-            assert_eq!(node(&[labels], &[]).tier().map(|t| t.0), tier, "{labels:?}");
-        }
-    }
-
-    #[test]
-    fn polarity_of_conditions() {
-        let c = |kind: &str, status| Condition {
-            kind: kind.into(),
-            status,
-            reason: "".into(),
-            message: "".into(),
-            changed: None,
-        };
-        assert_eq!(
-            c("AcceleratedHardwareReady", Some(false)).is_fault(),
-            Some(true)
-        );
-        assert_eq!(c("GpuXidError", Some(true)).is_fault(), Some(true));
-        assert_eq!(c("MemoryPressure", Some(false)).is_fault(), Some(false));
-        assert_eq!(c("XIDErrors", None).is_fault(), None);
-        assert_eq!(c("PhaseState", Some(true)).is_fault(), None);
     }
 }

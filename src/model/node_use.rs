@@ -39,6 +39,8 @@ pub struct MigInstance {
     pub width: u8,
     /// Whether a pod holds it.
     pub used: bool,
+    /// Whether no pod holds it and the kubelet does not give it out.
+    pub sick: bool,
 }
 
 /// One physical GPU as drawn.
@@ -57,7 +59,7 @@ pub enum GpuCell {
     Shared {
         /// Replicas held.
         used: u32,
-        /// Replicas offered.
+        /// Replicas that exist.
         of: u32,
     },
     /// Cut by MIG.
@@ -76,15 +78,34 @@ impl GpuCell {
             GpuCell::Free | GpuCell::Unhealthy => 0.0,
             GpuCell::Used => 1.0,
             GpuCell::Shared { used, of } => (f64::from(*used) / f64::from((*of).max(1))).min(1.0),
-            GpuCell::Mig { instances, slices } => {
-                let used: u32 = instances
-                    .iter()
-                    .filter(|i| i.used)
-                    .map(|i| u32::from(i.width))
-                    .sum();
-                (f64::from(used) / f64::from((*slices).max(1))).min(1.0)
-            }
+            GpuCell::Mig { .. } => self.mig_share(|i| i.used),
         }
+    }
+
+    /// The part that nobody holds and that is not given out because it is unhealthy.
+    pub fn sick_share(&self) -> f64 {
+        match self {
+            GpuCell::Unhealthy => 1.0,
+            GpuCell::Mig { .. } => self.mig_share(|i| i.sick && !i.used),
+            GpuCell::Free | GpuCell::Used | GpuCell::Shared { .. } => 0.0,
+        }
+    }
+
+    /// The part that the layout leaves out: memory slices that belong to no MIG instance.
+    pub fn stranded_share(&self) -> f64 {
+        match self {
+            GpuCell::Mig { .. } => 1.0 - self.mig_share(|_| true),
+            _ => 0.0,
+        }
+    }
+
+    fn mig_share(&self, counts: impl Fn(&MigInstance) -> bool) -> f64 {
+        let GpuCell::Mig { instances, slices } = self else {
+            return 0.0;
+        };
+        let counted = instances.iter().filter(|i| counts(i));
+        let width: u32 = counted.map(|i| u32::from(i.width)).sum();
+        (f64::from(width) / f64::from((*slices).max(1))).min(1.0)
     }
 }
 
@@ -226,6 +247,7 @@ impl NodeUse {
                     profile: row.profile.clone(),
                     width,
                     used: i < row.used,
+                    sick: i >= row.used && i >= row.allocatable,
                 });
             }
         }

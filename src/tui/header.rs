@@ -335,8 +335,8 @@ fn figures(ctx: &Ctx<'_>) -> Vec<[Span<'static>; 3]> {
     };
     add(
         "sick",
-        format::count_or_unknown(f.sick_gpus),
-        alarming(f.sick_gpus.map(f64::from), Meaning::Sick),
+        format::amount_or_unknown(f.sick_gpus),
+        alarming(f.sick_gpus, Meaning::Sick),
     );
     let waiting = match (f.waiting_pods, f.waiting_gpus) {
         (Some(pods), Some(gpus)) => format!(
@@ -356,6 +356,13 @@ fn figures(ctx: &Ctx<'_>) -> Vec<[Span<'static>; 3]> {
         format::amount_or_unknown(f.cordoned_gpus),
         alarming(f.cordoned_gpus, Meaning::Warn),
     );
+    if f.stranded_gpus.is_some_and(|n| n > 0.0) {
+        add(
+            "stranded",
+            format::amount_or_unknown(f.stranded_gpus),
+            Meaning::Muted,
+        );
+    }
     add("nodes", format::count_or_unknown(f.nodes), Meaning::Text);
     for model in f.models.iter().filter(|m| !m.model.is_empty()).take(6) {
         let text = format!(

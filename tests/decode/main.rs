@@ -7,5 +7,6 @@
     clippy::panic
 )]
 
+mod nodes;
 mod samples;
 mod table;

@@ -33,7 +33,7 @@ pub(crate) fn file(name: &str) -> Vec<Value> {
 }
 
 /// The sample files of all folders.
-fn files() -> Vec<PathBuf> {
+pub(crate) fn files() -> Vec<PathBuf> {
     let mut all = Vec::new();
     for folder in std::fs::read_dir(root()).unwrap() {
         let folder = folder.unwrap().path();

@@ -57,6 +57,7 @@ fn figures(f: &Figures) -> Value {
         "free_gpus": f.free_gpus,
         "sick_gpus": f.sick_gpus,
         "cordoned_gpus": f.cordoned_gpus,
+        "stranded_gpus": f.stranded_gpus,
         "allocated_devices": f.allocated_devices,
         "waiting_pods": f.waiting_pods,
         "waiting_gpus": f.waiting_gpus,

@@ -92,8 +92,9 @@ fn write_figures(out: &mut String, f: &Figures) {
             ("all", format::count_or_unknown(f.gpus)),
             ("used", format::amount_or_unknown(f.used_gpus)),
             ("free", format::amount_or_unknown(f.free_gpus)),
-            ("sick", format::count_or_unknown(f.sick_gpus)),
+            ("sick", format::amount_or_unknown(f.sick_gpus)),
             ("cordoned", format::amount_or_unknown(f.cordoned_gpus)),
+            ("stranded", format::amount_or_unknown(f.stranded_gpus)),
         ],
     );
     line(

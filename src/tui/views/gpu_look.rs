@@ -70,7 +70,7 @@ pub fn of_node(row: &NodeRow) -> Look {
     if row.node.is_none() {
         return (Glyph::GpuUnknown, Meaning::Unknown);
     }
-    if !row.is_ready() || row.sick_gpus > 0 {
+    if !row.is_ready() || row.sick_gpus > 0.0 {
         return (Glyph::GpuSick, Meaning::Sick);
     }
     if row.is_cordoned() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::model::{
-    Cluster, GpuCell, Kind, MigConfigState, MigCount, Node, NodeUse, Readiness, Str,
+    Cluster, GpuCell, Kind, MigConfigState, MigCount, Node, NodePart, NodeUse, Readiness, Str,
 };
 use crate::tui::filter::{FilterColumn, Unit, Value, contains};
 use crate::tui::table::Row;
@@ -27,7 +27,7 @@ pub struct NodeRow {
     /// Free and to be had, in whole-GPU equivalents; `None` when not known.
     pub free_gpus: Option<f64>,
     /// GPUs that are not given out although the node is well.
-    pub sick_gpus: u32,
+    pub sick_gpus: f64,
     /// Live pods.
     pub pods: Option<u32>,
     /// CPU requested, in percent of what is allocatable.
@@ -132,26 +132,20 @@ impl NodeRow {
     /// The row of a known node.
     pub fn of(node: &Arc<Node>, held: &NodeUse, pods_known: bool) -> Self {
         let cells = held.cells(node);
-        let sick = small(cells.iter().filter(|c| **c == GpuCell::Unhealthy).count());
-        let used: f64 = cells.iter().map(GpuCell::used_share).sum();
-        let down = node.readiness() != Readiness::Ready;
+        let unhealthy: f64 = cells.iter().map(GpuCell::sick_share).sum();
+        let part = NodePart::of(node, &cells);
         let known = node.gpus.count.is_some();
-        let free = if down || node.unschedulable {
-            0.0
-        } else {
-            f64::from(small(cells.len()) - sick) - used
-        };
         let percent = |used, of| {
             pods_known
                 .then(|| crate::tui::format::percent_of(used, of))
                 .flatten()
         };
-        let (state, severity) = state(node, sick);
+        let (state, severity) = state(node, unhealthy);
         NodeRow {
             name: node.meta.name.clone(),
-            used_gpus: (pods_known && known).then_some(used),
-            free_gpus: (pods_known && known).then_some(free),
-            sick_gpus: sick,
+            used_gpus: (pods_known && known).then_some(part.used),
+            free_gpus: (pods_known && known).then_some(part.free),
+            sick_gpus: part.sick,
             pods: pods_known.then(|| small(held.pods.len())),
             cpu_percent: percent(held.requests.cpu_milli, node.allocatable.cpu_milli),
             mem_percent: percent(held.requests.mem_bytes, node.allocatable.mem_bytes),
@@ -172,7 +166,7 @@ impl NodeRow {
             #[allow(clippy::cast_precision_loss)]
             used_gpus: Some(held.requests.extended("nvidia.com/gpu").max(0) as f64),
             free_gpus: None,
-            sick_gpus: 0,
+            sick_gpus: 0.0,
             pods: Some(small(held.pods.len())),
             cpu_percent: None,
             mem_percent: None,
@@ -256,7 +250,7 @@ impl NodeRow {
 }
 
 /// State in words and how bad it is.
-fn state(node: &Node, sick: u32) -> (String, Severity) {
+fn state(node: &Node, sick: f64) -> (String, Severity) {
     let mut words: Vec<Cow<'_, str>> = Vec::new();
     let mut worst = Severity::Ready;
     let mut say = |text: Cow<'static, str>, severity: Severity| {
@@ -281,8 +275,12 @@ fn state(node: &Node, sick: u32) -> (String, Severity) {
         Some(MigConfigState::Failed) => say("mig failed".into(), Severity::Degraded),
         Some(MigConfigState::Success) | None => {}
     }
-    if sick > 0 {
-        say(format!("{sick} sick").into(), Severity::Degraded);
+    for notice in node.notices() {
+        say(notice.kind.to_string().into(), Severity::Degraded);
+    }
+    if sick > 0.0 {
+        let text = format!("{} sick", crate::tui::format::amount(sick));
+        say(text.into(), Severity::Degraded);
     }
     if node.unschedulable {
         say("cordoned".into(), Severity::Cordoned);
@@ -369,7 +367,7 @@ pub static FILTER: &[FilterColumn<NodeRow>] = &[
         aliases: &[],
         unit: Unit::Count,
         about: "GPUs that are not given out",
-        value: |r, _| Value::number(float(r.node.is_some().then_some(r.sick_gpus))),
+        value: |r, _| Value::number(r.node.is_some().then_some(r.sick_gpus)),
     },
     FilterColumn {
         name: "mig",

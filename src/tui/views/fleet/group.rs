@@ -119,7 +119,7 @@ impl Group {
         self.gpus += row.cells.len();
         self.used_gpus += row.used_gpus.unwrap_or(0.0);
         self.free_gpus += row.free_gpus.unwrap_or(0.0);
-        let sick = row.node.is_some() && (!row.is_ready() || row.sick_gpus > 0);
+        let sick = row.node.is_some() && (!row.is_ready() || row.sick_gpus > 0.0);
         self.sick_nodes += usize::from(sick);
     }
 }
