@@ -14,6 +14,7 @@ use crate::cluster::fetch::{self, Resource};
 use crate::cluster::source::ClientSource;
 use crate::cluster::write::WriteMode;
 use crate::model::Str;
+use crate::tui::browse::{Ask, BrowseRow, Listing, NoListing, ResourceRef};
 use crate::tui::run::{self, Ports};
 use crate::tui::{App, Cmd, Level, Msg, ObjectRef, Session, Settings, views};
 
@@ -138,6 +139,28 @@ impl Driver {
                 ));
                 None
             }
+            Cmd::ListResources { generation } => {
+                // A question about the place before this one has no answer any more.
+                if generation == self.generation {
+                    let (source, messages) = (self.source.clone(), self.messages.clone());
+                    tokio::spawn(async move {
+                        let result = resources(&source).await;
+                        // A console that is gone needs no answer.
+                        let _ = messages.send(Msg::Resources { generation, result }).await;
+                    });
+                }
+                None
+            }
+            Cmd::Browse(ask) => {
+                if ask.generation == self.generation {
+                    let (source, messages) = (self.source.clone(), self.messages.clone());
+                    tokio::spawn(async move {
+                        let result = listing(&source, &ask).await;
+                        let _ = messages.send(Msg::Browsed { ask, result }).await;
+                    });
+                }
+                None
+            }
             Cmd::SwitchContext(name) => {
                 let args = ClusterArgs {
                     context: Some(name.to_string()),
@@ -184,11 +207,61 @@ async fn fetch_object(source: ClientSource, object: ObjectRef, messages: mpsc::S
 }
 
 async fn object_yaml(source: &ClientSource, object: &ObjectRef) -> Result<String, String> {
-    let resource = resource_of(source, &object.kind).await?;
+    let resource = match &object.resource {
+        Some(resource) => fetched(resource),
+        None => resource_of(source, &object.kind).await?,
+    };
     let namespace = Some(&*object.namespace).filter(|n| !n.is_empty());
     fetch::object_yaml(source, &resource, namespace, &object.name)
         .await
         .map_err(|e| e.to_string())
+}
+
+/// What the cluster offers.
+async fn resources(source: &ClientSource) -> Result<(Vec<ResourceRef>, Vec<Str>), String> {
+    let (resources, notes) = fetch::discover(source).await.map_err(|e| e.to_string())?;
+    let resources = resources
+        .into_iter()
+        .map(|r| ResourceRef {
+            group: r.group,
+            version: r.version,
+            plural: r.plural,
+            kind: r.kind,
+            namespaced: r.namespaced,
+            listable: r.listable,
+        })
+        .collect();
+    Ok((resources, notes))
+}
+
+fn fetched(resource: &ResourceRef) -> Resource {
+    Resource {
+        group: resource.group.clone(),
+        version: resource.version.clone(),
+        plural: resource.plural.clone(),
+        kind: resource.kind.clone(),
+        namespaced: resource.namespaced,
+        listable: resource.listable,
+    }
+}
+
+async fn listing(source: &ClientSource, ask: &Ask) -> Result<Listing, NoListing> {
+    let rows = fetch::list(source, &fetched(&ask.resource), ask.namespace.as_deref())
+        .await
+        .map_err(|e| match e.code() {
+            Some(403) => NoListing::Denied(e.to_string()),
+            _ => NoListing::Failed(e.to_string()),
+        })?;
+    let row = |row: fetch::Row| BrowseRow {
+        namespace: row.namespace,
+        name: row.name,
+        created: row.created,
+        unreadable: row.unreadable.join("; ").into(),
+    };
+    Ok(Listing {
+        rows: rows.rows.into_iter().map(row).collect(),
+        notes: rows.notes,
+    })
 }
 
 /// The collection of a kind: known ones at once, others by discovery.

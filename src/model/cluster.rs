@@ -28,6 +28,12 @@ struct NodeEntry {
     held: NodeUse,
 }
 
+/// A known object of which something could not be read.
+struct PartlyRead {
+    name: Str,
+    what: Box<[Str]>,
+}
+
 /// A pod and the workload that it is counted in: removal must hit the same one even when the
 /// pod's Job, which helped to tell the workload, has changed since.
 struct PodEntry {
@@ -104,6 +110,9 @@ pub struct Cluster {
     decisions: AHashMap<Uid, Arc<Decision>>,
     decision_log: VecDeque<Arc<Decision>>,
     unreadable: VecDeque<(Kind, Str)>,
+    unreadable_known: BTreeSet<(Kind, Str)>,
+    /// Known objects of which something could not be read.
+    partly_read: BTreeMap<(Kind, Uid), PartlyRead>,
     /// Nodes that show MIG devices as `nvidia.com/gpu`, with what one of those is.
     single: BTreeMap<Str, MigProfile>,
     version: u64,
@@ -118,6 +127,7 @@ impl Cluster {
     /// Folds one delta in.
     pub fn apply(&mut self, delta: &Delta) {
         self.version += 1;
+        self.note_unreadable(delta);
         match delta {
             Delta::Node(Change::Set(node)) => {
                 match &node.gpus.single_profile {
@@ -162,11 +172,59 @@ impl Cluster {
             }
             Delta::Decision(decision) => self.set_decision(decision),
             Delta::Unreadable { kind, what } => {
-                if self.unreadable.len() == LOG_LIMIT {
-                    self.unreadable.pop_front();
+                // Each list tells the same again.
+                if self.unreadable_known.insert((*kind, what.clone())) {
+                    if self.unreadable.len() == LOG_LIMIT
+                        && let Some(oldest) = self.unreadable.pop_front()
+                    {
+                        self.unreadable_known.remove(&oldest);
+                    }
+                    self.unreadable.push_back((*kind, what.clone()));
                 }
-                self.unreadable.push_back((*kind, what.clone()));
             }
+        }
+    }
+
+    /// Keeps what of a known object could not be read.
+    fn note_unreadable(&mut self, delta: &Delta) {
+        let (kind, meta) = match delta {
+            Delta::Node(Change::Set(o)) => (Kind::Node, &o.meta),
+            Delta::Pod(Change::Set(o)) => (Kind::Pod, &o.meta),
+            Delta::Namespace(Change::Set(o)) => (Kind::Namespace, &o.meta),
+            Delta::Job(Change::Set(o)) => (Kind::Job, &o.meta),
+            Delta::Event(Change::Set(o)) => (Kind::Event, &o.meta),
+            Delta::PriorityClass(Change::Set(o)) => (Kind::PriorityClass, &o.meta),
+            Delta::Node(Change::Gone(gone)) => return self.forget_partly(Kind::Node, gone),
+            Delta::Pod(Change::Gone(gone)) => return self.forget_partly(Kind::Pod, gone),
+            Delta::Namespace(Change::Gone(gone)) => {
+                return self.forget_partly(Kind::Namespace, gone);
+            }
+            Delta::Job(Change::Gone(gone)) => return self.forget_partly(Kind::Job, gone),
+            Delta::Event(Change::Gone(gone)) => return self.forget_partly(Kind::Event, gone),
+            Delta::PriorityClass(Change::Gone(gone)) => {
+                return self.forget_partly(Kind::PriorityClass, gone);
+            }
+            _ => return,
+        };
+        if meta.unreadable.is_empty() {
+            if !self.partly_read.is_empty() {
+                self.partly_read.remove(&(kind, meta.uid.clone()));
+            }
+            return;
+        }
+        let name = if meta.namespace.is_empty() {
+            meta.name.clone()
+        } else {
+            format!("{}/{}", meta.namespace, meta.name).into()
+        };
+        let what = meta.unreadable.clone();
+        self.partly_read
+            .insert((kind, meta.uid.clone()), PartlyRead { name, what });
+    }
+
+    fn forget_partly(&mut self, kind: Kind, gone: &Gone) {
+        if !self.partly_read.is_empty() {
+            self.partly_read.remove(&(kind, gone.uid.clone()));
         }
     }
 
@@ -414,6 +472,18 @@ impl Cluster {
     /// Objects that could not be read, oldest first.
     pub fn unreadable(&self) -> impl DoubleEndedIterator<Item = &(Kind, Str)> {
         self.unreadable.iter()
+    }
+
+    /// Known objects of which something could not be read: kind, `namespace/name`, and what.
+    pub fn partly_read(&self) -> impl Iterator<Item = (Kind, &Str, &[Str])> {
+        self.partly_read
+            .iter()
+            .map(|((kind, _), partly)| (*kind, &partly.name, &*partly.what))
+    }
+
+    /// Objects that could not be read, in whole or in part.
+    pub fn unreadable_count(&self) -> usize {
+        self.unreadable.len() + self.partly_read.len()
     }
 
     /// State of the sources.

@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use ratatui::layout::Rect;
 
+use super::browse::{Ask, Listing, NoListing, ResourceRef};
 use super::command::{Place, Where};
 use super::history::{History, Stop};
 use super::messages::{Level, Messages};
@@ -49,6 +50,21 @@ pub enum Msg {
         /// Its YAML, or why there is none, in one sentence.
         result: Result<String, String>,
     },
+    /// The server's answer to [`Cmd::ListResources`].
+    Resources {
+        /// [`Session::generation`] that it belongs to.
+        generation: u64,
+        /// The collections, and a note for each group that could not be read; or why there are
+        /// none, in one sentence.
+        result: Result<(Vec<ResourceRef>, Vec<Str>), String>,
+    },
+    /// The server's answer to [`Cmd::Browse`].
+    Browsed {
+        /// What was asked for.
+        ask: Ask,
+        /// The list, or why there is none.
+        result: Result<Listing, NoListing>,
+    },
     /// The console is at another place now. Another generation: everything known is forgotten.
     Session(Session),
     /// Who decides about placement.
@@ -66,6 +82,13 @@ pub enum Msg {
 pub enum Cmd {
     /// Get an object from the server; answer with [`Msg::Fetched`].
     FetchObject(ObjectRef),
+    /// Find out what the cluster offers; answer with [`Msg::Resources`].
+    ListResources {
+        /// [`Session::generation`] of the question.
+        generation: u64,
+    },
+    /// Get a list from the server; answer with [`Msg::Browsed`].
+    Browse(Ask),
     /// Look at another context; answer with [`Msg::Session`].
     SwitchContext(Str),
     /// Another namespace is shown, or all. The console has it already; sources that are limited to
@@ -182,6 +205,10 @@ impl App {
             if let Layer::Text(pane) = layer {
                 return match &pane.body {
                     Body::Description(_, target) => Some(target.clone()),
+                    Body::Yaml(object) => object
+                        .resource
+                        .is_some()
+                        .then(|| Target::Object(object.clone())),
                     _ => None,
                 };
             }
@@ -214,6 +241,10 @@ impl App {
             },
             view: view.map_or(ViewId::Fleet, View::id),
             has_row: target.is_some(),
+            refreshable: match text {
+                Some(pane) => matches!(pane.body, Body::Yaml(_)),
+                None => view.is_some_and(|v| v.id() == ViewId::Browse),
+            },
             has_object: target.is_some_and(|t| ObjectRef::of(&t, cluster).is_some()),
             marks: view.map_or(0, |v| v.marks().len()),
             filtered: match text {

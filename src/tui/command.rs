@@ -51,6 +51,12 @@ pub enum CommandId {
     Act(Act),
     /// Shows all messages.
     Messages,
+    /// Shows the state of each source.
+    Sources,
+    /// Shows what could not be read.
+    Unreadable,
+    /// Asks the server again.
+    Refresh,
     /// Draws the whole screen anew.
     Redraw,
     /// Gives the terminal back to the shell.
@@ -133,6 +139,8 @@ pub struct Where {
     pub has_row: bool,
     /// Whether that something is an object that the server can be asked for.
     pub has_object: bool,
+    /// Whether what is shown was fetched once and can be fetched again.
+    pub refreshable: bool,
     /// Marked rows.
     pub marks: usize,
     /// Whether a filter is in force, or the text is searched.
@@ -392,6 +400,20 @@ pub const COMMANDS: &[Command] = &[
     reads(CommandId::Messages, "messages", "messages", Group::Console, 0,
         |w| if w.place == Place::Entry { When::No } else { When::Yes },
         "Shows all messages of this session."),
+    reads(CommandId::Sources, "sources", "sources", Group::Console, 0,
+        |w| if w.place == Place::Entry { When::No } else { When::Yes },
+        "Shows what is read from the server: each kind, its state, since when, and why."),
+    reads(CommandId::Unreadable, "unreadable", "unreadable", Group::Console, 0,
+        |w| if w.place == Place::Entry { When::No } else { When::Yes },
+        "Shows the objects that could not be read, and why."),
+    reads(CommandId::Refresh, "refresh", "refresh", Group::Row, 8,
+        |w| match w.place {
+            Place::Entry => When::No,
+            Place::View | Place::Text if w.refreshable => When::Yes,
+            Place::View => When::Disabled("this is live: the server tells of each change"),
+            Place::Text => When::No,
+        },
+        "Asks the server again for a list or object that was fetched."),
     reads(CommandId::Redraw, "redraw", "redraw", Group::Console, 0, always,
         "Draws the whole screen anew."),
     reads(CommandId::Suspend, "suspend", "suspend", Group::Console, 0, always,

@@ -20,6 +20,7 @@ pub(super) fn draw(app: &App, strip: Rect, buf: &mut Buffer) {
         let line = Line::from(vec![
             Span::raw(" "),
             Span::styled(message.text.clone(), ctx.style(message.level.meaning())),
+            Span::styled(message.repeats(), ctx.style(Meaning::Muted)),
         ]);
         let cut = line.width() > usize::from(strip.width);
         buf.set_line(strip.x, strip.y, &line, strip.width);

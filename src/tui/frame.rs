@@ -109,6 +109,11 @@ impl App {
     /// Descriptions follow the cluster, the message log its messages.
     fn refresh_texts(&mut self) {
         let log = self.message_lines();
+        let shown = self.layers.iter().filter_map(|l| match l {
+            Layer::Text(pane) => Some((pane.body.clone(), self.report_lines(&pane.body)?)),
+            _ => None,
+        });
+        let mut shown: Vec<_> = shown.collect();
         let ctx = self.world.ctx();
         for layer in &mut self.layers {
             let Layer::Text(pane) = layer else { continue };
@@ -123,6 +128,11 @@ impl App {
                     }
                 }
                 Body::Messages => pane.set_lines(log.clone()),
+                Body::Sources | Body::Unreadable => {
+                    if let Some(at) = shown.iter().position(|(body, _)| *body == pane.body) {
+                        pane.set_lines(shown.swap_remove(at).1);
+                    }
+                }
                 Body::Help | Body::Yaml(_) => {}
             }
         }
@@ -140,6 +150,7 @@ impl App {
                         ctx.style(Meaning::Muted),
                     ),
                     Span::styled(m.text.clone(), ctx.style(m.level.meaning())),
+                    Span::styled(m.repeats(), ctx.style(Meaning::Muted)),
                 ])
             })
             .collect();

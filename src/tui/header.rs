@@ -10,7 +10,7 @@ use super::glyphs::Glyph;
 use super::session::Leader;
 use super::state::DataState;
 use super::theme::Meaning;
-use super::view::Ctx;
+use super::view::{Ctx, ViewId};
 use crate::model::{Figures, Kind, truncate_middle};
 
 /// The kinds that the console shows, the most important first.
@@ -219,6 +219,14 @@ fn where_line(app: &App, strip: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
     if let Some(span) = denied_span(ctx) {
         right.push(Part::new(1, vec![span]));
     }
+    let unreadable = ctx.cluster.unreadable_count();
+    if unreadable > 0 {
+        let text = format!("{} unreadable", format::count_of(unreadable));
+        right.push(Part::new(
+            2,
+            vec![Span::styled(text, ctx.style(Meaning::Warn))],
+        ));
+    }
     if let Some(text) = leader_text(&world.leader) {
         let span = Span::styled(text, ctx.style(Meaning::Muted));
         right.push(Part::new(2, vec![span]));
@@ -233,6 +241,10 @@ fn where_line(app: &App, strip: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
 fn views_line(app: &App, strip: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
     let mut left = Line::default();
     for view in &app.views {
+        // The list of some collection is a place only while one is there.
+        if view.id() == ViewId::Browse && app.view().is_none_or(|v| v.id() != ViewId::Browse) {
+            continue;
+        }
         let here = app.view().is_some_and(|v| v.id() == view.id());
         let style = ctx.style(if here { Meaning::Title } else { Meaning::Muted });
         let key = app

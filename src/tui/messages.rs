@@ -40,6 +40,18 @@ pub struct Message {
     pub level: Level,
     /// One sentence.
     pub text: String,
+    /// How often in a row.
+    pub times: u32,
+}
+
+impl Message {
+    /// ` ×3` for what was said three times in a row.
+    pub fn repeats(&self) -> String {
+        match self.times {
+            0 | 1 => String::new(),
+            n => format!(" ×{n}"),
+        }
+    }
 }
 
 /// The log.
@@ -60,12 +72,18 @@ impl Messages {
             && last.level == level
         {
             last.at = at;
+            last.times = last.times.saturating_add(1);
             return;
         }
         if self.log.len() == LIMIT {
             self.log.pop_front();
         }
-        self.log.push_back(Message { at, level, text });
+        self.log.push_back(Message {
+            at,
+            level,
+            text,
+            times: 1,
+        });
     }
 
     /// The message that the footer shows.

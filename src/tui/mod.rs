@@ -5,8 +5,10 @@
 //! between a terminal and channels.
 
 pub mod app;
+pub mod browse;
 pub mod command;
 pub mod config_file;
+pub mod docs;
 mod entry;
 pub mod filter;
 mod footer;
@@ -24,6 +26,7 @@ pub mod object;
 mod palette;
 mod picker;
 mod prompt;
+mod reports;
 pub mod run;
 pub mod session;
 pub mod settings;

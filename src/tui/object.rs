@@ -2,6 +2,7 @@
 
 use ratatui::text::Line;
 
+use super::browse::ResourceRef;
 use super::view::Target;
 use crate::model::{Cluster, Str, clean};
 
@@ -19,6 +20,8 @@ pub struct ObjectRef {
     pub namespace: Str,
     /// Name.
     pub name: Str,
+    /// The collection that it was listed from; `None`: the kind tells.
+    pub resource: Option<ResourceRef>,
 }
 
 impl ObjectRef {
@@ -28,6 +31,7 @@ impl ObjectRef {
             kind: kind.into(),
             namespace: namespace.into(),
             name: name.into(),
+            resource: None,
         };
         Some(match target {
             Target::Node(name) | Target::Gpu(name, _) => object("Node", "", name),
@@ -41,6 +45,7 @@ impl ObjectRef {
                 let meta = &cluster.event(uid)?.meta;
                 object("Event", &meta.namespace, &meta.name)
             }
+            Target::Object(object) => object.clone(),
         })
     }
 
@@ -88,5 +93,7 @@ pub fn copied_name(target: &Target, cluster: &Cluster) -> Option<String> {
                 event.message
             )
         }
+        Target::Object(object) if object.namespace.is_empty() => object.name.to_string(),
+        Target::Object(object) => format!("{}/{}", object.namespace, object.name),
     })
 }

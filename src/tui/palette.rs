@@ -1,11 +1,17 @@
 //! What the palette and the pickers list.
 
+use std::collections::BTreeMap;
+
 use super::app::App;
+use super::browse::ResourceRef;
 use super::command::{COMMANDS, CommandId, When};
 use super::picker::Choice;
 pub(super) use super::picker::Item;
 use super::view::{Target, View};
 use crate::model::Str;
+
+/// What stands above the palette.
+pub(super) const TITLE: &str = "command";
 
 fn item(label: impl Into<String>, note: impl Into<String>, choice: Choice) -> Item {
     Item {
@@ -54,11 +60,35 @@ pub(super) fn items(app: &App) -> Vec<Item> {
         let go = Choice::Go(Target::Workload(key.clone()));
         item(key.to_string(), &*key.kind, go)
     }));
+    named.extend(resources(&world.browse.resources));
     for item in &mut named {
         item.at_once = false;
     }
     items.extend(named);
     items
+}
+
+/// The collections of the API; one name of several groups is told apart by its group.
+pub(super) fn resources(all: &[ResourceRef]) -> Vec<Item> {
+    let mut seen = BTreeMap::new();
+    for resource in all {
+        *seen.entry(&resource.plural).or_insert(0) += 1;
+    }
+    let label = |r: &ResourceRef| match seen.get(&r.plural) {
+        Some(1) => r.plural.to_string(),
+        _ => r.full_name(),
+    };
+    all.iter()
+        .map(|r| Item {
+            disabled: (!r.listable).then_some("the API does not list it"),
+            at_once: false,
+            ..item(
+                label(r),
+                format!("list {} {}", r.group_version(), r.kind),
+                Choice::Browse(r.clone()),
+            )
+        })
+        .collect()
 }
 
 /// All namespaces, and each.

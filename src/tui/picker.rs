@@ -8,6 +8,7 @@ use ratatui::text::{Line, Span};
 use tui_input::Input;
 use unicode_width::UnicodeWidthStr;
 
+use super::browse::ResourceRef;
 use super::command::CommandId;
 use super::entry::edit;
 use super::glyphs::Glyph;
@@ -29,6 +30,8 @@ pub(super) enum Choice {
     Context(Str),
     /// Goes to a thing.
     Go(Target),
+    /// Lists a collection of the API.
+    Browse(ResourceRef),
     /// Sorts by a column.
     SortBy(&'static str),
 }
@@ -108,6 +111,22 @@ impl Picker {
     pub(super) fn offering(mut self, offer: fn(&str) -> Option<Item>) -> Self {
         self.offer = Some(offer);
         self
+    }
+
+    /// Takes more items in; what is typed stays.
+    pub(super) fn add(&mut self, items: Vec<Item>) {
+        self.items.truncate(self.fixed);
+        self.items.extend(items);
+        self.fixed = self.items.len();
+        let (at, offset) = (self.at, self.offset);
+        self.search();
+        self.at = at.min(self.shown.len().saturating_sub(1));
+        self.offset = offset.min(self.at);
+    }
+
+    /// Whether it is the list of commands.
+    pub(super) fn is_palette(&self) -> bool {
+        self.title == super::palette::TITLE
     }
 
     fn search(&mut self) {

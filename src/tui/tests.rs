@@ -7,6 +7,7 @@
 )]
 
 mod bad_config;
+mod browse;
 mod keys;
 mod loop_;
 mod pictures;

@@ -23,6 +23,10 @@ pub(super) enum Body {
     Help,
     /// The message log.
     Messages,
+    /// The state of each source.
+    Sources,
+    /// What could not be read.
+    Unreadable,
 }
 
 /// The pane.

@@ -9,10 +9,10 @@ use toml::de::{DeTable, DeValue};
 use super::config_file::{ConfigFault, Source};
 
 macro_rules! meanings {
-    ($( $(#[$doc:meta])* $name:ident = $key:literal, $fallback:ident; )*) => {
+    ($( #[doc = $doc:literal] $name:ident = $key:literal, $fallback:ident; )*) => {
         /// What a text or cell means; a theme gives each its style.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum Meaning { $( $(#[$doc])* $name, )* }
+        pub enum Meaning { $( #[doc = $doc] $name, )* }
 
         impl Meaning {
             /// All of them, in the order of their definition.
@@ -21,6 +21,11 @@ macro_rules! meanings {
             /// As theme files write it.
             pub fn name(self) -> &'static str {
                 match self { $( Meaning::$name => $key, )* }
+            }
+
+            /// What it is for, in one sentence.
+            pub fn about(self) -> &'static str {
+                match self { $( Meaning::$name => $doc.trim_ascii(), )* }
             }
 
             /// Whose style it takes when a theme says nothing of it.

@@ -1,8 +1,10 @@
 //! One message in, the new state and the side effects out.
 
 use jiff::Timestamp;
+use ratatui::text::Line;
 
 use super::app::{App, Cmd, Layer, Msg};
+use super::browse::ResourceRef;
 use super::command::{Command, CommandId, When};
 use super::entry;
 use super::help;
@@ -13,6 +15,7 @@ use super::object::{self, ObjectRef};
 use super::palette;
 use super::picker::{Choice, Picked, Picker};
 use super::prompt::{Prompt, Purpose};
+use super::reports;
 use super::session::Session;
 use super::text_pane::{Body, TextPane};
 use super::view::{Opens, Sort, Target, View, ViewId};
@@ -47,6 +50,12 @@ impl App {
                 }
             }
             Msg::Fetched { object, result } => self.fetched(&object, result),
+            Msg::Resources { generation, result } => {
+                if generation == self.world.session.generation {
+                    self.offered(result);
+                }
+            }
+            Msg::Browsed { ask, result } => self.world.browse.take(&ask, result, now),
             Msg::Session(session) => self.enter(session),
             Msg::Leader(leader) => self.world.leader = leader,
             Msg::Notice(level, text) => self.note(level, crate::model::clean(&text, 1_000)),
@@ -65,6 +74,10 @@ impl App {
         self.layers.clear();
         self.history = super::history::History::default();
         self.wanted = None;
+        // Its list was the other place's.
+        if self.view().is_some_and(|v| v.id() == ViewId::Browse) {
+            self.current = 0;
+        }
         for view in &mut self.views {
             view.clear_marks();
             while view.leave() {}
@@ -158,10 +171,12 @@ impl App {
                             Target::Workload(_) | Target::Pod(_) | Target::Namespace(_) => {
                                 ViewId::Jobs
                             }
+                            Target::Object(_) => ViewId::Browse,
                         };
                         self.go(view, Some(target));
                         Vec::new()
                     }
+                    Choice::Browse(resource) => self.browse(resource),
                     Choice::SortBy(column) => {
                         self.sort_by(column);
                         Vec::new()
@@ -185,7 +200,79 @@ impl App {
             return Vec::new();
         }
         self.world.session.namespace.clone_from(&namespace);
-        vec![Cmd::SwitchNamespace(namespace)]
+        let mut cmds = vec![Cmd::SwitchNamespace(namespace)];
+        if let Some(resource) = self.world.browse.resource().cloned() {
+            cmds.extend(self.ask(resource));
+        }
+        cmds
+    }
+
+    /// Opens the list of a collection.
+    fn browse(&mut self, resource: ResourceRef) -> Vec<Cmd> {
+        self.go(ViewId::Browse, None);
+        if self.world.browse.resource() != Some(&resource)
+            && let Some(view) = self.view_mut()
+        {
+            view.clear_marks();
+            let _ = view.set_filter("");
+        }
+        self.ask(resource)
+    }
+
+    fn ask(&mut self, resource: ResourceRef) -> Vec<Cmd> {
+        let session = &self.world.session;
+        let (generation, namespace) = (session.generation, session.namespace.clone());
+        self.world.browse.ask(generation, resource, namespace);
+        self.world
+            .browse
+            .ask
+            .clone()
+            .map(Cmd::Browse)
+            .into_iter()
+            .collect()
+    }
+
+    /// Takes what the cluster offers, also into a palette that is open.
+    fn offered(&mut self, result: Result<(Vec<ResourceRef>, Vec<Str>), String>) {
+        match result {
+            Ok((resources, notes)) => {
+                let items = palette::resources(&resources);
+                self.world.browse.resources = resources;
+                for layer in &mut self.layers {
+                    if let Layer::Picker(picker) = layer
+                        && picker.is_palette()
+                    {
+                        picker.add(items.clone());
+                    }
+                }
+                if let Some(first) = notes.first() {
+                    let more = match notes.len() - 1 {
+                        0 => String::new(),
+                        n => format!(" (and {n} more groups)"),
+                    };
+                    let text = format!("not all resources are offered: {first}{more}");
+                    self.note(Level::Warn, text);
+                }
+            }
+            Err(why) => {
+                let why = crate::model::clean(&why, 1_000);
+                self.note(Level::Warn, format!("resources cannot be offered: {why}"));
+            }
+        }
+    }
+
+    /// Asks the server again for what is shown.
+    fn ask_again(&mut self) -> Vec<Cmd> {
+        if let Some(Layer::Text(pane)) = self.layers.last() {
+            return match &pane.body {
+                Body::Yaml(object) => vec![Cmd::FetchObject(object.clone())],
+                _ => Vec::new(),
+            };
+        }
+        match self.world.browse.resource().cloned() {
+            Some(resource) => self.ask(resource),
+            None => Vec::new(),
+        }
     }
 
     /// Goes to a view, and there to a thing. The cursor is put on it when the view has its rows.
@@ -294,13 +381,17 @@ impl App {
                     }
                 }
             },
-            CommandId::Open => self.open(),
+            CommandId::Open => return self.open(),
             CommandId::Back => self.back(),
             CommandId::Earlier | CommandId::Later => self.step(id == CommandId::Earlier),
             CommandId::Filter => self.start_filter(),
             CommandId::Palette => {
                 let items = palette::items(self);
-                self.push_picker(Picker::new("command", items));
+                self.push_picker(Picker::new(palette::TITLE, items));
+                if self.world.browse.resources.is_empty() {
+                    let generation = self.world.session.generation;
+                    return vec![Cmd::ListResources { generation }];
+                }
             }
             CommandId::Help => self.open_help(),
             CommandId::Mark => self.on_view(|v| v.toggle_mark()),
@@ -333,6 +424,9 @@ impl App {
             }
             CommandId::Act(act) => self.on_view(|v| v.act(act)),
             CommandId::Messages => self.open_messages(),
+            CommandId::Sources => self.open_report(Body::Sources, "sources"),
+            CommandId::Unreadable => self.open_report(Body::Unreadable, "unreadable"),
+            CommandId::Refresh => return self.ask_again(),
             CommandId::Redraw => return vec![Cmd::Redraw],
             CommandId::Suspend => return vec![Cmd::Suspend],
             CommandId::Quit => return vec![Cmd::Quit],
@@ -346,16 +440,18 @@ impl App {
         }
     }
 
-    fn open(&mut self) {
+    fn open(&mut self) -> Vec<Cmd> {
         if self.layers.is_empty() && self.view_mut().is_some_and(|v| v.enter()) {
-            return;
+            return Vec::new();
         }
         let opens = self.view().map(|v| v.opens(&self.world.ctx()));
         match opens {
             Some(Opens::Place(view, target)) => self.go(view, Some(target)),
             Some(Opens::Description) => self.describe(),
+            Some(Opens::Yaml) => return self.fetch(),
             None => {}
         }
+        Vec::new()
     }
 
     fn back(&mut self) {
@@ -413,6 +509,21 @@ impl App {
         let world = &self.world;
         let lines = help::lines(&world.keymap, &self.place(), &world.theme, &columns);
         self.push_text(TextPane::new(Body::Help, "keys", lines));
+    }
+
+    fn open_report(&mut self, body: Body, title: &str) {
+        let lines = self.report_lines(&body).unwrap_or_default();
+        self.push_text(TextPane::new(body, title, lines));
+    }
+
+    /// The text of a pane that follows the cluster and is about no single thing.
+    pub(super) fn report_lines(&self, body: &Body) -> Option<Vec<Line<'static>>> {
+        let ctx = self.world.ctx();
+        match body {
+            Body::Sources => Some(reports::sources(&ctx)),
+            Body::Unreadable => Some(reports::unreadable(&ctx)),
+            _ => None,
+        }
     }
 
     fn open_messages(&mut self) {

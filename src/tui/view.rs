@@ -6,7 +6,9 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Line;
 
+use super::browse::Browse;
 use super::glyphs::{Glyph, Glyphs};
+use super::object::ObjectRef;
 use super::theme::{Meaning, Theme};
 use crate::model::{Cluster, Figures, Kind, Str, Uid, WorkloadKey};
 
@@ -21,10 +23,12 @@ pub enum ViewId {
     Jobs,
     /// What happened, newest last.
     Timeline,
+    /// Any collection of the API. It has no digit: the palette leads to it.
+    Browse,
 }
 
 impl ViewId {
-    /// All of them, in the order of their digits.
+    /// Those with a digit, in its order.
     pub const ALL: [ViewId; 4] = [ViewId::Fleet, ViewId::Nodes, ViewId::Jobs, ViewId::Timeline];
 
     /// As the views line shows it.
@@ -34,6 +38,7 @@ impl ViewId {
             ViewId::Nodes => "Nodes",
             ViewId::Jobs => "Jobs",
             ViewId::Timeline => "Timeline",
+            ViewId::Browse => "Browse",
         }
     }
 
@@ -44,16 +49,18 @@ impl ViewId {
             ViewId::Nodes => "nodes",
             ViewId::Jobs => "jobs",
             ViewId::Timeline => "timeline",
+            ViewId::Browse => "browse",
         }
     }
 
-    /// Its digit.
-    pub fn digit(self) -> char {
+    /// Its digit, if it has one.
+    pub fn digit(self) -> Option<char> {
         match self {
-            ViewId::Fleet => '1',
-            ViewId::Nodes => '2',
-            ViewId::Jobs => '5',
-            ViewId::Timeline => '6',
+            ViewId::Fleet => Some('1'),
+            ViewId::Nodes => Some('2'),
+            ViewId::Jobs => Some('5'),
+            ViewId::Timeline => Some('6'),
+            ViewId::Browse => None,
         }
     }
 }
@@ -76,6 +83,8 @@ pub enum Target {
     Decision(Timestamp, Uid),
     /// A namespace.
     Namespace(Str),
+    /// An object of a list that was fetched.
+    Object(ObjectRef),
 }
 
 /// A movement of the cursor.
@@ -138,6 +147,8 @@ pub struct Sort {
 pub enum Opens {
     /// The description of the thing under the cursor.
     Description,
+    /// The object as the server has it.
+    Yaml,
     /// Another view, with the cursor on this thing.
     Place(ViewId, Target),
 }
@@ -148,6 +159,7 @@ pub struct Stamp {
     generation: u64,
     version: u64,
     namespace: Option<Str>,
+    browse: u64,
 }
 
 /// What a view is drawn from. Nothing else may be looked at while drawing.
@@ -170,6 +182,8 @@ pub struct Ctx<'a> {
     pub glyphs: Glyphs,
     /// Only this namespace is asked for; `None`: all.
     pub namespace: Option<&'a Str>,
+    /// The list that is browsed.
+    pub browse: &'a Browse,
 }
 
 impl Ctx<'_> {
@@ -189,6 +203,7 @@ impl Ctx<'_> {
             generation: self.generation,
             version: self.version,
             namespace: self.namespace.cloned(),
+            browse: self.browse.version,
         }
     }
 

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 
+use super::browse::Browse;
 use super::glyphs::Glyphs;
 use super::keymap::Keymap;
 use super::session::{Leader, Session};
@@ -27,6 +28,8 @@ pub struct World {
     pub glyphs: Glyphs,
     /// Keys.
     pub keymap: Keymap,
+    /// The list that is browsed.
+    pub browse: Browse,
     counted: Stamp,
     /// Version of the picture that rows show.
     published: u64,
@@ -44,6 +47,7 @@ impl World {
             theme,
             glyphs,
             keymap,
+            browse: Browse::default(),
             counted: Stamp::default(),
             published: 0,
         }
@@ -60,6 +64,7 @@ impl World {
             theme: &self.theme,
             glyphs: self.glyphs,
             namespace: self.session.namespace.as_ref(),
+            browse: &self.browse,
         }
     }
 
@@ -89,6 +94,7 @@ impl World {
         self.figures = Figures::default();
         self.published = 0;
         self.leader = Leader::Unknown;
+        self.browse = Browse::default();
         self.counted = self.ctx().stamp();
     }
 }

@@ -7,6 +7,8 @@
     clippy::panic
 )]
 
+mod demo;
+mod docs;
 mod fixture;
 mod objects;
 mod screen;

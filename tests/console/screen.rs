@@ -83,6 +83,7 @@ impl Stage {
             theme: &self.theme,
             glyphs: self.glyphs,
             namespace: self.namespace.as_ref(),
+            browse: &gpudeck::tui::browse::NOTHING,
         }
     }
 

@@ -35,6 +35,7 @@ pub fn json(request: &Request<'_>) -> Result<Value, FilterError> {
             let rows = request.passing(&timeline::SPEC, rows)?;
             rows.iter().map(happening).collect()
         }
+        ViewId::Browse => Vec::new(),
     };
     Ok(json!({
         "view": request.view.name(),

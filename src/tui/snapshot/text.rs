@@ -8,6 +8,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::Request;
 use crate::model::{Figures, SourceState};
+use crate::tui::browse;
 use crate::tui::format;
 use crate::tui::glyphs::{Glyph, Glyphs};
 use crate::tui::table::{Align, Cell, Row};
@@ -40,6 +41,7 @@ pub fn text(request: &Request<'_>) -> Result<String, FilterError> {
         theme: &theme,
         glyphs,
         namespace: request.namespace,
+        browse: &browse::NOTHING,
     };
     let mut out = String::new();
     write_figures(&mut out, &figures);
@@ -62,6 +64,8 @@ pub fn text(request: &Request<'_>) -> Result<String, FilterError> {
             let rows = request.passing(&timeline::SPEC, rows)?;
             table(&mut out, &timeline::SPEC, rows, &ctx);
         }
+        // A list is fetched on demand; a snapshot is of what is watched.
+        ViewId::Browse => {}
     }
     Ok(glyphs.plain(&out))
 }

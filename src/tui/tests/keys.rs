@@ -13,6 +13,7 @@ use crate::tui::view::ViewId;
 
 fn object(kind: &str, name: &str) -> ObjectRef {
     ObjectRef {
+        resource: None,
         kind: kind.into(),
         namespace: "".into(),
         name: name.into(),

@@ -256,6 +256,7 @@ impl Desk {
         let views: Vec<Box<dyn View>> = vec![
             Box::new(Names::new(ViewId::Fleet)),
             Box::new(Names::new(ViewId::Nodes)),
+            Box::new(crate::tui::views::browse::BrowseView::default()),
         ];
         Desk {
             app: App::new(settings, session, views, now()),

@@ -120,6 +120,11 @@ impl<R: Row + 'static> List<R> {
         }
     }
 
+    /// Draws the table of a list that is fetched and not watched.
+    pub fn draw_table(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
+        self.table.draw(area, buf, ctx, self.spec.columns, false);
+    }
+
     fn placeholder(&self, state: DataState) -> Placeholder<'_> {
         Placeholder {
             state,

@@ -1,5 +1,6 @@
 //! The views, one file each.
 
+pub mod browse;
 pub mod describe;
 pub mod drill;
 pub mod fleet;
@@ -20,6 +21,7 @@ pub fn all() -> Vec<Box<dyn View>> {
         Box::new(nodes::NodesView::default()),
         Box::new(drill::Drill::new(Box::new(jobs::JobsView::default()))),
         Box::new(timeline::TimelineView::default()),
+        Box::new(browse::BrowseView::default()),
     ]
 }
 

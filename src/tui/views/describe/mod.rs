@@ -7,6 +7,7 @@ mod small;
 mod workload;
 
 pub(crate) use node::gpu_in_words;
+pub(super) use small::listed;
 
 use ratatui::text::Line;
 
@@ -22,5 +23,6 @@ pub fn target(target: &Target, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
         Target::Event(uid) => small::event(uid, ctx),
         Target::Decision(at, pod) => small::decision(*at, pod, ctx),
         Target::Namespace(name) => small::namespace(name, ctx),
+        Target::Object(_) => None,
     }
 }

@@ -5,7 +5,9 @@ use ratatui::text::Line;
 
 use super::sheet::Sheet;
 use crate::model::{Decision, DecisionKind, FilterCount, Reason, Severity, Str, Uid};
+use crate::tui::browse::BrowseRow;
 use crate::tui::format;
+use crate::tui::object::ObjectRef;
 use crate::tui::theme::Meaning;
 use crate::tui::view::Ctx;
 
@@ -36,6 +38,27 @@ pub(super) fn event(uid: &Uid, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
     );
     sheet.meta(&event.meta);
     Some(sheet.finish())
+}
+
+/// An object of a list that was fetched: no more than the list tells.
+pub(in crate::tui::views) fn listed(
+    object: &ObjectRef,
+    row: &BrowseRow,
+    ctx: &Ctx<'_>,
+) -> Vec<Line<'static>> {
+    let mut sheet = Sheet::new(&object.kind, &object.name, ctx);
+    if let Some(resource) = &object.resource {
+        sheet.field("apiVersion", resource.group_version());
+    }
+    if !row.namespace.is_empty() {
+        sheet.field("namespace", &*row.namespace);
+    }
+    sheet.maybe("created", row.created.map(format::timestamp));
+    if !row.unreadable.is_empty() {
+        sheet.styled("unreadable", &*row.unreadable, Meaning::Warn);
+    }
+    sheet.text("y fetches the whole object", Meaning::Muted);
+    sheet.finish()
 }
 
 pub(super) fn decision(at: Timestamp, pod: &Uid, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
