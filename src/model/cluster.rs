@@ -17,21 +17,16 @@ use super::node::Node;
 use super::node_use::NodeUse;
 use super::pod::Pod;
 use super::text::Str;
+use super::unreadable::Unreadable;
 use super::workload::{PhaseCounts, WorkloadKey, WorkloadState};
 
-/// Decisions and unreadable objects that are kept for the timeline.
+/// Decisions that are kept for the timeline.
 const LOG_LIMIT: usize = 5_000;
 
 #[derive(Default)]
 struct NodeEntry {
     node: Option<Arc<Node>>,
     held: NodeUse,
-}
-
-/// A known object of which something could not be read.
-struct PartlyRead {
-    name: Str,
-    what: Box<[Str]>,
 }
 
 /// A pod and the workload that it is counted in: removal must hit the same one even when the
@@ -109,10 +104,7 @@ pub struct Cluster {
     sources: BTreeMap<(Kind, Option<Str>), SourceReport>,
     decisions: AHashMap<Uid, Arc<Decision>>,
     decision_log: VecDeque<Arc<Decision>>,
-    unreadable: VecDeque<(Kind, Str)>,
-    unreadable_known: BTreeSet<(Kind, Str)>,
-    /// Known objects of which something could not be read.
-    partly_read: BTreeMap<(Kind, Uid), PartlyRead>,
+    unreadable: Unreadable,
     /// Nodes that show MIG devices as `nvidia.com/gpu`, with what one of those is.
     single: BTreeMap<Str, MigProfile>,
     version: u64,
@@ -127,7 +119,7 @@ impl Cluster {
     /// Folds one delta in.
     pub fn apply(&mut self, delta: &Delta) {
         self.version += 1;
-        self.note_unreadable(delta);
+        self.unreadable.apply(delta);
         match delta {
             Delta::Node(Change::Set(node)) => {
                 match &node.gpus.single_profile {
@@ -171,60 +163,7 @@ impl Cluster {
                     .insert((report.kind, report.namespace.clone()), report.clone());
             }
             Delta::Decision(decision) => self.set_decision(decision),
-            Delta::Unreadable { kind, what } => {
-                // Each list tells the same again.
-                if self.unreadable_known.insert((*kind, what.clone())) {
-                    if self.unreadable.len() == LOG_LIMIT
-                        && let Some(oldest) = self.unreadable.pop_front()
-                    {
-                        self.unreadable_known.remove(&oldest);
-                    }
-                    self.unreadable.push_back((*kind, what.clone()));
-                }
-            }
-        }
-    }
-
-    /// Keeps what of a known object could not be read.
-    fn note_unreadable(&mut self, delta: &Delta) {
-        let (kind, meta) = match delta {
-            Delta::Node(Change::Set(o)) => (Kind::Node, &o.meta),
-            Delta::Pod(Change::Set(o)) => (Kind::Pod, &o.meta),
-            Delta::Namespace(Change::Set(o)) => (Kind::Namespace, &o.meta),
-            Delta::Job(Change::Set(o)) => (Kind::Job, &o.meta),
-            Delta::Event(Change::Set(o)) => (Kind::Event, &o.meta),
-            Delta::PriorityClass(Change::Set(o)) => (Kind::PriorityClass, &o.meta),
-            Delta::Node(Change::Gone(gone)) => return self.forget_partly(Kind::Node, gone),
-            Delta::Pod(Change::Gone(gone)) => return self.forget_partly(Kind::Pod, gone),
-            Delta::Namespace(Change::Gone(gone)) => {
-                return self.forget_partly(Kind::Namespace, gone);
-            }
-            Delta::Job(Change::Gone(gone)) => return self.forget_partly(Kind::Job, gone),
-            Delta::Event(Change::Gone(gone)) => return self.forget_partly(Kind::Event, gone),
-            Delta::PriorityClass(Change::Gone(gone)) => {
-                return self.forget_partly(Kind::PriorityClass, gone);
-            }
-            _ => return,
-        };
-        if meta.unreadable.is_empty() {
-            if !self.partly_read.is_empty() {
-                self.partly_read.remove(&(kind, meta.uid.clone()));
-            }
-            return;
-        }
-        let name = if meta.namespace.is_empty() {
-            meta.name.clone()
-        } else {
-            format!("{}/{}", meta.namespace, meta.name).into()
-        };
-        let what = meta.unreadable.clone();
-        self.partly_read
-            .insert((kind, meta.uid.clone()), PartlyRead { name, what });
-    }
-
-    fn forget_partly(&mut self, kind: Kind, gone: &Gone) {
-        if !self.partly_read.is_empty() {
-            self.partly_read.remove(&(kind, gone.uid.clone()));
+            Delta::Unreadable { .. } => {}
         }
     }
 
@@ -322,9 +261,9 @@ impl Cluster {
     }
 
     fn set_job(&mut self, job: &Arc<Job>) {
-        let key = job_key(job);
+        let key = WorkloadKey::of_job(job);
         if let Some(old) = self.jobs.insert(job.meta.uid.clone(), job.clone()) {
-            let old_key = job_key(&old);
+            let old_key = WorkloadKey::of_job(&old);
             if old_key != key {
                 self.forget_job_in(&old_key, &job.meta.uid);
             }
@@ -346,7 +285,7 @@ impl Cluster {
         let Some(job) = self.jobs.remove(uid) else {
             return;
         };
-        self.forget_job_in(&job_key(&job), uid);
+        self.forget_job_in(&WorkloadKey::of_job(&job), uid);
     }
 
     fn forget_job_in(&mut self, key: &WorkloadKey, uid: &Uid) {
@@ -471,19 +410,17 @@ impl Cluster {
 
     /// Objects that could not be read, oldest first.
     pub fn unreadable(&self) -> impl DoubleEndedIterator<Item = &(Kind, Str)> {
-        self.unreadable.iter()
+        self.unreadable.log()
     }
 
     /// Known objects of which something could not be read: kind, `namespace/name`, and what.
     pub fn partly_read(&self) -> impl Iterator<Item = (Kind, &Str, &[Str])> {
-        self.partly_read
-            .iter()
-            .map(|((kind, _), partly)| (*kind, &partly.name, &*partly.what))
+        self.unreadable.partly()
     }
 
     /// Objects that could not be read, in whole or in part.
     pub fn unreadable_count(&self) -> usize {
-        self.unreadable.len() + self.partly_read.len()
+        self.unreadable.count()
     }
 
     /// State of the sources.
@@ -652,17 +589,6 @@ fn earliest(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
-    }
-}
-
-/// The workload that a Job belongs to: its own controller's, or the Job itself. Each run of a
-/// CronJob is a workload of its own.
-fn job_key(job: &Job) -> WorkloadKey {
-    let parent = job.meta.controller().filter(|o| &*o.kind != "CronJob");
-    WorkloadKey {
-        namespace: job.meta.namespace.clone(),
-        kind: parent.map_or_else(|| "Job".into(), |p| p.kind.clone()),
-        name: parent.map_or_else(|| job.meta.name.clone(), |p| p.name.clone()),
     }
 }
 

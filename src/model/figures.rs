@@ -57,8 +57,8 @@ pub struct NamespaceFigure {
 ///
 /// Each GPU, or part of one, counts in exactly one of five figures, so that
 /// `used + free + sick + cordoned + stranded = gpus`. The first that holds decides:
-/// 1. *used*: a pod holds it, also on a node that is not Ready or is cordoned;
-/// 2. *sick*: unhealthy, or on a node that is not Ready;
+/// 1. *sick*: on a node that is not Ready, whoever holds it, or unhealthy and held by nobody;
+/// 2. *used*: a pod holds it, also on a cordoned node;
 /// 3. *stranded*: memory slices of a cut GPU that belong to no MIG instance;
 /// 4. *cordoned*: on a node that takes no new pods;
 /// 5. *free*: the rest.
@@ -72,12 +72,11 @@ pub struct Figures {
     pub nodes_cordoned: Option<u32>,
     /// Physical GPUs.
     pub gpus: Option<u32>,
-    /// Held by pods, in whole-GPU equivalents.
+    /// Held by pods on nodes that are Ready, in whole-GPU equivalents.
     pub used_gpus: Option<f64>,
     /// Free on nodes that take pods.
     pub free_gpus: Option<f64>,
-    /// Not held and not given out: unhealthy, or on nodes that are not Ready. Pods unknown: all
-    /// of these, held or not.
+    /// On nodes that are not Ready, or unhealthy and not held. Pods unknown: all unhealthy ones.
     pub sick_gpus: Option<f64>,
     /// On cordoned nodes that are Ready, and not held.
     pub cordoned_gpus: Option<f64>,
@@ -193,7 +192,7 @@ pub struct NodePart {
     pub gpus: u32,
     /// Held by pods.
     pub used: f64,
-    /// Not held and unhealthy, or on a node that is not Ready.
+    /// On a node that is not Ready, or unhealthy and not held.
     pub sick: f64,
     /// In no MIG instance.
     pub stranded: f64,
@@ -208,20 +207,18 @@ impl NodePart {
     pub fn of(node: &Node, cells: &[GpuCell]) -> Self {
         let gpus = u32::try_from(cells.len()).unwrap_or(u32::MAX);
         let sum = |share: fn(&GpuCell) -> f64| cells.iter().map(share).sum::<f64>();
-        let used = sum(GpuCell::used_share);
-        let not_held = (f64::from(gpus) - used).max(0.0);
         let mut part = NodePart {
             gpus,
-            used,
             ..NodePart::default()
         };
         if node.readiness() != Readiness::Ready {
-            part.sick = not_held;
+            part.sick = f64::from(gpus);
             return part;
         }
+        part.used = sum(GpuCell::used_share);
         part.sick = sum(GpuCell::sick_share);
         part.stranded = sum(GpuCell::stranded_share);
-        let rest = (not_held - part.sick - part.stranded).max(0.0);
+        let rest = (f64::from(gpus) - part.used - part.sick - part.stranded).max(0.0);
         if node.unschedulable {
             part.cordoned = rest;
         } else {

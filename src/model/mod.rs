@@ -20,6 +20,7 @@ mod quantity;
 mod resources;
 mod text;
 mod tier;
+mod unreadable;
 mod workload;
 
 pub use cluster::{Cluster, WorkloadRow};

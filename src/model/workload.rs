@@ -35,6 +35,17 @@ impl fmt::Display for WorkloadKey {
 }
 
 impl WorkloadKey {
+    /// The workload that a Job belongs to: its own controller's, or the Job itself. Each run of a
+    /// CronJob is a workload of its own.
+    pub(super) fn of_job(job: &Job) -> Self {
+        let parent = job.meta.controller().filter(|o| &*o.kind != "CronJob");
+        WorkloadKey {
+            namespace: job.meta.namespace.clone(),
+            kind: parent.map_or_else(|| "Job".into(), |p| p.kind.clone()),
+            name: parent.map_or_else(|| job.meta.name.clone(), |p| p.name.clone()),
+        }
+    }
+
     /// The workload of a pod: the top controller if its labels or owners tell one, else its
     /// group, else the pod itself. `job` is the pod's owning Job where known.
     ///

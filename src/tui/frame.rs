@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 use super::app::{App, Layer};
 use super::format;
 use super::glyphs::Glyph;
-use super::text_pane::Body;
+use super::text_pane::{self, Body};
 use super::theme::Meaning;
 use super::{footer, header};
 
@@ -121,7 +121,10 @@ impl App {
                 Body::Description(id, target) => {
                     let view = self.views.iter().find(|v| v.id() == *id);
                     match view.and_then(|v| v.describe(target, &ctx)) {
-                        Some(lines) => pane.set_lines(lines),
+                        Some(lines) => {
+                            let lines = text_pane::below(&pane.title, lines);
+                            pane.set_lines(lines);
+                        }
                         // The last text of a thing that is gone stays readable, and says so.
                         None if !pane.title.ends_with(GONE) => pane.title.push_str(GONE),
                         None => {}

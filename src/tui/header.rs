@@ -11,7 +11,7 @@ use super::session::Leader;
 use super::state::DataState;
 use super::theme::Meaning;
 use super::view::{Ctx, ViewId};
-use crate::model::{Figures, Kind, truncate_middle};
+use crate::model::{Figures, Kind, NamespaceFigure, truncate_middle};
 
 /// The kinds that the console shows, the most important first.
 const SHOWN: [Kind; 6] = [
@@ -253,7 +253,14 @@ fn views_line(app: &App, strip: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
             .key_of(super::command::CommandId::View(view.id()));
         let key = key.map_or(String::new(), |k| format!("{k} "));
         left.push_span(Span::styled(format!(" {key}"), ctx.style(Meaning::Key)));
-        left.push_span(Span::styled(format!("{} ", view.id().title()), style));
+        let title = match app.world().browse.resource() {
+            Some(resource) if view.id() == ViewId::Browse => &*resource.plural,
+            _ => view.id().title(),
+        };
+        left.push_span(Span::styled(
+            format!("{} ", truncate_middle(title, 24)),
+            style,
+        ));
     }
     let mut right = Vec::new();
     if let Some(view) = app.view() {
@@ -320,7 +327,39 @@ fn figures(ctx: &Ctx<'_>) -> Vec<[Span<'static>; 3]> {
         (Some(n), _) => format!("{}+?", format::count(n.into())),
         (None, _) => format::UNKNOWN.to_owned(),
     };
-    add("GPUs", gpus, Meaning::Text);
+    let alarming = |n: Option<f64>, meaning| match n {
+        Some(n) if n > 0.0 => meaning,
+        _ => Meaning::Muted,
+    };
+    let waiting = |pods: Option<u32>, gpus: Option<i64>| match (pods, gpus) {
+        (Some(pods), Some(gpus)) => format!(
+            "{} pods {} GPUs",
+            format::count(pods.into()),
+            format::count(gpus)
+        ),
+        _ => format::UNKNOWN.to_owned(),
+    };
+    // What belongs to the chosen namespace comes first; GPUs belong to the cluster, and say so.
+    if let Some(name) = ctx.namespace {
+        let part = f.namespaces.iter().find(|n| n.namespace == *name);
+        let known = f.allocated_devices.is_some();
+        let of = |n: fn(&NamespaceFigure) -> i64| known.then(|| part.map_or(0, n));
+        let mut holds = format::count_or_unknown(of(|n| n.gpus));
+        if let Some(mig) = of(|n| n.mig_instances).filter(|n| *n > 0) {
+            holds = format!("{holds} + {} MIG", format::count(mig));
+        }
+        let label = format!("{} holds", truncate_middle(name, 20));
+        add(&label, holds, Meaning::Text);
+        let pods = known.then(|| part.map_or(0, |n| n.waiting_pods));
+        let meaning = alarming(pods.map(f64::from), Meaning::Waiting);
+        add("waiting", waiting(pods, of(|n| n.waiting_gpus)), meaning);
+    }
+    let label = if ctx.namespace.is_some() {
+        "cluster: GPUs"
+    } else {
+        "GPUs"
+    };
+    add(label, gpus, Meaning::Text);
     let share = match (f.used_gpus, f.gpus) {
         (Some(used), Some(all)) if all > 0 => {
             format!(" {}", format::percent(used / f64::from(all)))
@@ -332,7 +371,7 @@ fn figures(ctx: &Ctx<'_>) -> Vec<[Span<'static>; 3]> {
         None => format::UNKNOWN.to_owned(),
     };
     add("used", used, Meaning::Text);
-    if let (None, Some(held)) = (f.used_gpus, f.allocated_devices) {
+    if let (None, None, Some(held)) = (ctx.namespace, f.used_gpus, f.allocated_devices) {
         // Without nodes the pods still tell how many devices they hold.
         add("held by pods", format::count(held), Meaning::Text);
     }
@@ -341,28 +380,18 @@ fn figures(ctx: &Ctx<'_>) -> Vec<[Span<'static>; 3]> {
         format::amount_or_unknown(f.free_gpus),
         Meaning::Text,
     );
-    let alarming = |n: Option<f64>, meaning| match n {
-        Some(n) if n > 0.0 => meaning,
-        _ => Meaning::Muted,
-    };
     add(
         "sick",
         format::amount_or_unknown(f.sick_gpus),
         alarming(f.sick_gpus, Meaning::Sick),
     );
-    let waiting = match (f.waiting_pods, f.waiting_gpus) {
-        (Some(pods), Some(gpus)) => format!(
-            "{} pods {} GPUs",
-            format::count(pods.into()),
-            format::count(gpus)
-        ),
-        _ => format::UNKNOWN.to_owned(),
-    };
-    add(
-        "waiting",
-        waiting,
-        alarming(f.waiting_pods.map(f64::from), Meaning::Waiting),
-    );
+    if ctx.namespace.is_none() {
+        add(
+            "waiting",
+            waiting(f.waiting_pods, f.waiting_gpus),
+            alarming(f.waiting_pods.map(f64::from), Meaning::Waiting),
+        );
+    }
     add(
         "cordoned",
         format::amount_or_unknown(f.cordoned_gpus),

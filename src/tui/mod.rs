@@ -26,6 +26,7 @@ pub mod object;
 mod palette;
 mod picker;
 mod prompt;
+pub mod reason;
 mod reports;
 pub mod run;
 pub mod session;

@@ -317,7 +317,12 @@ fn draw_item(item: &Item, hits: &[u32], strip: Rect, buf: &mut Buffer, ctx: &Ctx
     line.push_span(Span::styled(format!("  {note}"), ctx.style(Meaning::Muted)));
     let key = u16::try_from(item.key.width()).unwrap_or(u16::MAX);
     let room = strip.width.saturating_sub(key.saturating_add(2));
-    buf.set_line(strip.x, strip.y, &line, room.saturating_sub(1));
+    let shown = room.saturating_sub(1);
+    buf.set_line(strip.x, strip.y, &line, shown);
+    if line.width() > usize::from(shown) && shown > 0 {
+        let cut = ctx.glyph(Glyph::Ellipsis);
+        buf.set_string(strip.x + shown - 1, strip.y, cut, ctx.style(Meaning::Muted));
+    }
     if room > 0 {
         buf.set_stringn(
             strip.x + room,

@@ -66,7 +66,7 @@ fn source(report: &SourceReport, ctx: &Ctx<'_>) -> Vec<Line<'static>> {
         SourceState::Denied { why } => ("denied".to_owned(), Meaning::Denied, Some(why)),
         SourceState::Failed { why } => ("no answer".to_owned(), Meaning::Danger, Some(why)),
     };
-    let since = format!("  since {}", format::moment(Some(report.at), ctx.now));
+    let since = format!("  for {}", format::age(Some(report.at), ctx.now));
     let mut lines = vec![Line::from(vec![
         Span::styled(pad(&name, KIND_WIDTH), ctx.style(Meaning::Text)),
         Span::styled(word, ctx.style(meaning)),

@@ -29,6 +29,14 @@ pub(super) enum Body {
     Unreadable,
 }
 
+/// The lines that stand below a title: a first line that says the same again is left out.
+pub(super) fn below(title: &str, mut lines: Vec<Line<'static>>) -> Vec<Line<'static>> {
+    if lines.first().is_some_and(|l| l.to_string() == title) {
+        lines.remove(0);
+    }
+    lines
+}
+
 /// The pane.
 #[derive(Clone, Debug)]
 pub(super) struct TextPane {

@@ -17,7 +17,7 @@ use super::picker::{Choice, Picked, Picker};
 use super::prompt::{Prompt, Purpose};
 use super::reports;
 use super::session::Session;
-use super::text_pane::{Body, TextPane};
+use super::text_pane::{self, Body, TextPane};
 use super::view::{Opens, Sort, Target, View, ViewId};
 use crate::model::Str;
 
@@ -544,6 +544,7 @@ impl App {
             None => view.id().title().to_owned(),
         };
         let body = Body::Description(view.id(), target);
+        let lines = text_pane::below(&title, lines);
         self.push_text(TextPane::new(body, title, lines));
     }
 

@@ -104,5 +104,5 @@ pub(crate) fn screen(width: u16, height: u16) -> String {
     let area = Rect::new(0, 0, width, height);
     let mut buf = Buffer::empty(area);
     app.render(area, &mut buf);
-    crate::screen::text(&buf)
+    crate::screen::text(&buf).trim_end().to_owned()
 }

@@ -44,7 +44,7 @@ fn docs_themes_page() {
 fn docs_readme_keys_and_screen() {
     let keys = between("README.md", "keys", &docs::keys_table());
     check("README.md", &keys);
-    let screen = format!("```text\n{}\n```\n", super::demo::screen(110, 30));
+    let screen = format!("```text\n{}\n```\n", super::demo::screen(110, 21));
     let screen = between("README.md", "screen", &screen);
     check("README.md", &screen);
 }

@@ -16,6 +16,7 @@ use super::nodes::{age, unknown};
 use crate::model::{Cluster, GpuResource, Kind, WorkloadKey, WorkloadRow, WorkloadState};
 use crate::tui::filter::{FilterColumn, Unit, Value, contains};
 use crate::tui::format;
+use crate::tui::reason;
 use crate::tui::table::{Align, Cell, Column, Row, Width};
 use crate::tui::theme::Meaning;
 use crate::tui::view::{Ctx, FilterError, Motion, Sort, Target, View, ViewId};
@@ -114,12 +115,16 @@ fn reason(row: &JobRow, ctx: &Ctx<'_>, width: u16) -> Cell {
     };
     match &row.0.reason {
         Some(reason) => {
-            let text = format::sentence_within(reason, usize::from(width));
-            Cell::Text(text.into_owned(), ctx.style(meaning))
+            let text = reason::short(reason);
+            let text = format::sentence_within(&text, usize::from(width)).into_owned();
+            Cell::Text(text, ctx.style(meaning))
         }
         // Only what waits or failed is expected to have one.
         None if matches!(row.0.state, WorkloadState::Waiting | WorkloadState::Failed) => {
             unknown(ctx)
+        }
+        None if row.0.state == WorkloadState::Starting && row.0.pods == 0 => {
+            text("no pods yet", Meaning::Muted, ctx)
         }
         None => Cell::Text(String::new(), ctx.style(Meaning::Muted)),
     }

@@ -133,6 +133,7 @@ impl NodeRow {
     pub fn of(node: &Arc<Node>, held: &NodeUse, pods_known: bool) -> Self {
         let cells = held.cells(node);
         let unhealthy: f64 = cells.iter().map(GpuCell::sick_share).sum();
+        let used: f64 = cells.iter().map(GpuCell::used_share).sum();
         let part = NodePart::of(node, &cells);
         let known = node.gpus.count.is_some();
         let percent = |used, of| {
@@ -143,7 +144,7 @@ impl NodeRow {
         let (state, severity) = state(node, unhealthy);
         NodeRow {
             name: node.meta.name.clone(),
-            used_gpus: (pods_known && known).then_some(part.used),
+            used_gpus: (pods_known && known).then_some(used),
             free_gpus: (pods_known && known).then_some(part.free),
             sick_gpus: part.sick,
             pods: pods_known.then(|| small(held.pods.len())),

@@ -235,7 +235,8 @@ static COLUMNS: &[Column<Row_>] = &[
         drop: 0,
         cell: |r, ctx, width| {
             let reason = r.reason.as_deref().unwrap_or_default();
-            let shown = format::sentence_within(reason, usize::from(width));
+            let reason = crate::tui::reason::short(reason);
+            let shown = format::sentence_within(&reason, usize::from(width));
             text(&shown, Meaning::Muted, ctx)
         },
         order: Some(|a, b| known_first(a.reason.as_ref(), b.reason.as_ref(), Ord::cmp)),

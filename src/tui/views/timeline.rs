@@ -123,7 +123,9 @@ impl Happening {
             }
             Happening::Decision(decision, _) => match &decision.kind {
                 DecisionKind::Placed { node, why } => format!("placed on {node}: {why}"),
-                DecisionKind::Waiting(reason) => format!("waits: {reason}"),
+                DecisionKind::Waiting(reason) => {
+                    format!("waits: {}", crate::tui::reason::short(&reason.to_string()))
+                }
             },
         }
     }

@@ -103,6 +103,10 @@ fn resources(sheet: &mut Sheet<'_>, node: &Node, row: &NodeRow, asked: &crate::m
     sheet.field("pods", pods);
     for (key, capacity) in &node.capacity.extended {
         let given = all.extended(key);
+        // What a re-partition or an unused page size leaves behind.
+        if *capacity == 0 && given == 0 && asked.extended(key) == 0 {
+            continue;
+        }
         let mut text = of(
             format::count(asked.extended(key)),
             format::count(given),

@@ -60,7 +60,8 @@ impl<'a> Sheet<'a> {
 
     /// A labelled drawing.
     pub(super) fn spans(&mut self, label: &str, value: Vec<Span<'static>>) {
-        let pad = LABEL.saturating_sub(label.width());
+        // One blank at least, also after a long resource name.
+        let pad = LABEL.saturating_sub(label.width()).max(1);
         let label = format!("  {label}{}", " ".repeat(pad));
         let mut spans = vec![Span::styled(label, self.ctx.style(Meaning::Muted))];
         spans.extend(value);
