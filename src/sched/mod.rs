@@ -16,10 +16,12 @@ mod explain;
 mod filters;
 mod gang;
 mod memo;
+pub mod mig;
 mod problem;
 mod rows;
 mod scratch;
 mod selector;
+mod simplex;
 mod state;
 #[cfg(test)]
 mod tests;
