@@ -9,4 +9,5 @@ pub mod model;
 pub mod plan;
 pub mod sandbox;
 pub mod sched;
+pub mod sim;
 pub mod tui;

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use super::simulate::Seeds;
+use crate::sim::openb::PolicyName;
+
 /// A full-screen terminal console and scheduler for GPU clusters on Kubernetes.
 ///
 /// Without a subcommand the console opens on the current kubeconfig context; `gpudeck demo` opens
@@ -94,6 +97,65 @@ pub enum Command {
     Sandbox(SandboxArgs),
     /// Print a view's figures and rows once and exit.
     Snapshot(SnapshotArgs),
+    /// Run the scheduler's policies on public traces and print how well they do; no cluster needed.
+    Simulate(SimulateArgs),
+}
+
+/// Arguments of `gpudeck simulate`.
+#[derive(Debug, Args)]
+pub struct SimulateArgs {
+    /// Which experiment.
+    #[command(subcommand)]
+    pub command: SimulateCommand,
+}
+
+/// Experiments.
+#[derive(Debug, Subcommand)]
+pub enum SimulateCommand {
+    /// The published openb experiment: fill 6,212 GPUs with a production cluster's pods.
+    Openb(OpenbArgs),
+}
+
+/// Arguments of `gpudeck simulate openb`.
+#[derive(Debug, Clone, Args)]
+pub struct OpenbArgs {
+    /// Folder with nodes_gpu.csv.gz and, for each list, pods_LIST.csv.gz, order_LIST.txt.gz and
+    /// noderank_LIST.txt.gz; without it the default list that ships with gpudeck.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Lists of pods: their names, or `all`.
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        default_value = "default"
+    )]
+    pub list: Vec<String>,
+    /// Seeds of the published arrival orders.
+    #[arg(long, value_name = "N-M", default_value = "42-46")]
+    pub seeds: Seeds,
+    /// Policies to compare.
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        default_value = "ours,fgd"
+    )]
+    pub policy: Vec<PolicyName>,
+    /// In which form.
+    #[arg(long, short, value_enum, default_value_t = SimulateOutput::Table)]
+    pub output: SimulateOutput,
+}
+
+/// Forms of an experiment's result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum SimulateOutput {
+    /// Aligned text: means over the seeds.
+    Table,
+    /// JSON: every run, and means.
+    Json,
+    /// A line a run.
+    Csv,
 }
 
 /// Arguments of `gpudeck demo`.

@@ -10,6 +10,7 @@ pub mod log;
 pub mod place;
 pub mod schedule;
 pub mod serve;
+pub mod simulate;
 pub mod snapshot;
 
 use std::path::PathBuf;
@@ -18,7 +19,9 @@ use clap::Parser;
 use color_eyre::eyre::Result;
 use tokio_util::sync::CancellationToken;
 
-use self::cli::{Cli, ClusterArgs, ColorArg, Command, DemoArgs, LookArgs, SandboxCommand};
+use self::cli::{
+    Cli, ClusterArgs, ColorArg, Command, DemoArgs, LookArgs, SandboxCommand, SimulateCommand,
+};
 use self::config::Config;
 use self::console::Rights;
 use self::embedded::World;
@@ -43,6 +46,9 @@ pub async fn run() -> Result<()> {
             let place = Place::connect(&cli.cluster, false).await?;
             snapshot::print(&place, args, cli.look.ascii).await
         }
+        Some(Command::Simulate(args)) => match &args.command {
+            SimulateCommand::Openb(args) => simulate::openb(args),
+        },
         Some(Command::Demo(args)) => demo(&cli, args).await,
         None => {
             let (settings, config) = settings(&cli.look);

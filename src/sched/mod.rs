@@ -17,6 +17,7 @@ mod filters;
 mod gang;
 mod memo;
 pub mod mig;
+pub mod place;
 mod problem;
 mod rows;
 mod scratch;

@@ -1,0 +1,3 @@
+//! Backtests of the scheduler on public traces, beside published baselines.
+
+pub mod openb;
