@@ -61,7 +61,12 @@ impl GapPrice {
     /// The demand is known and pods do not leave.
     #[must_use]
     pub fn known(demand: Demand) -> impl Policy {
-        Chooser::new(Self::new(demand, false, HALF_LIFE_LEAST))
+        Chooser::new(Self::scorer(demand))
+    }
+
+    /// [`Self::known`] without the memory of scores.
+    pub(super) fn scorer(demand: Demand) -> Self {
+        Self::new(demand, false, HALF_LIFE_LEAST)
     }
 
     /// The demand is learnt from the arrivals, for a fleet of this many nodes.
