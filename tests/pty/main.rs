@@ -25,6 +25,8 @@ fn demo_with(args: &[&str], rows: u16, cols: u16, env: &[(&str, &str)]) -> Term 
     let mut all = vec!["demo", "--nodes", "16", "--speed", "1"];
     all.extend(args);
     let mut term = Term::start(&all, rows, cols, env);
+    // Live comes first: for a moment the embedded cluster is an empty one.
     term.wait_text("live");
+    term.wait_text("leaf-01");
     term
 }
