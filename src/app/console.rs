@@ -285,3 +285,81 @@ async fn resource_of(source: &ClientSource, kind: &str) -> Result<Resource, Stri
             None => format!("the server offers no kind {kind}"),
         })
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use crate::sandbox::{ApiServer, Options};
+
+    async fn answer(messages: &mut mpsc::Receiver<Msg>, wanted: fn(&Msg) -> bool) -> Msg {
+        let search = async {
+            loop {
+                let msg = messages.recv().await.unwrap();
+                if wanted(&msg) {
+                    return msg;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), search)
+            .await
+            .unwrap()
+    }
+
+    #[tokio::test]
+    async fn resources_are_found_and_listed_and_a_question_about_another_place_is_dropped() {
+        let server = ApiServer::new(Options::default()).unwrap();
+        let place = Place::embedded(server.client());
+        let (messages_tx, mut messages) = mpsc::channel(DEPTH);
+        let (commands, commands_rx) = mpsc::channel(DEPTH);
+        let driver = Driver {
+            args: ClusterArgs::default(),
+            rights: Rights {
+                read_only: true,
+                schedule: false,
+            },
+            source: place.source.clone(),
+            generation: 0,
+            messages: messages_tx,
+            contexts: Vec::new(),
+        };
+        let driven = tokio::spawn(driver.run(place, commands_rx));
+        commands
+            .send(Cmd::ListResources { generation: 0 })
+            .await
+            .unwrap();
+        let Msg::Resources {
+            result: Ok((resources, _)),
+            ..
+        } = answer(&mut messages, |m| matches!(m, Msg::Resources { .. })).await
+        else {
+            panic!("resources");
+        };
+        let resource = |plural: &str| {
+            let found = resources.iter().find(|r| &*r.plural == plural);
+            found.cloned().unwrap()
+        };
+        assert_eq!(&*resource("resourceslices").group, "resource.k8s.io");
+        let ask = |turn, generation, plural: &str| Ask {
+            generation,
+            turn,
+            resource: resource(plural),
+            namespace: None,
+        };
+        for ask in [ask(1, 9, "leases"), ask(2, 0, "namespaces")] {
+            commands.send(Cmd::Browse(ask)).await.unwrap();
+        }
+        let msg = answer(&mut messages, |m| matches!(m, Msg::Browsed { .. })).await;
+        let Msg::Browsed {
+            ask,
+            result: Ok(listing),
+        } = msg
+        else {
+            panic!("{msg:?}");
+        };
+        assert_eq!(ask.turn, 2, "the other place's question has no answer");
+        assert!(listing.rows.iter().any(|r| &*r.name == "default"));
+        drop(commands);
+        driven.await.unwrap();
+    }
+}

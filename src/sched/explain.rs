@@ -16,10 +16,18 @@ pub(super) fn why_here(class: &Class, row: &Row, room: &Room, fits: u32) -> Str 
     match class.gpu() {
         Some((key, _)) => {
             let all = allocatable.map_or(0, |a| a.extended(key));
-            let kind = if &**key == "nvidia.com/gpu" {
-                "GPUs"
-            } else {
-                key
+            // Under strategy single a MIG device goes by the name of a GPU.
+            let single = row
+                .node
+                .as_ref()
+                .and_then(|n| n.gpus.single_profile.as_ref());
+            let kind = match (single, &**key) {
+                (Some(profile), "nvidia.com/gpu") => profile.to_string(),
+                (None, "nvidia.com/gpu") => "GPUs".to_owned(),
+                (_, other) => other
+                    .strip_prefix("nvidia.com/")
+                    .unwrap_or(other)
+                    .to_owned(),
             };
             format!(
                 "{choice}; {} of {all} {kind} free before",

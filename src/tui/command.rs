@@ -232,10 +232,9 @@ fn on_row(w: &Where) -> When {
 fn on_object(w: &Where) -> When {
     match w.place {
         Place::View if !w.has_row => When::Disabled("there is no row under the cursor"),
-        Place::View | Place::Text => {
-            yes_if(w.has_object, "the server has no single object for this")
-        }
-        Place::Entry => When::No,
+        Place::View => yes_if(w.has_object, "the server has no single object for this"),
+        Place::Text if w.has_object => When::Yes,
+        Place::Text | Place::Entry => When::No,
     }
 }
 
