@@ -16,6 +16,7 @@ use super::meta::Uid;
 use super::node::Node;
 use super::node_use::NodeUse;
 use super::pod::Pod;
+use super::resources::narrow;
 use super::text::Str;
 use super::unreadable::Unreadable;
 use super::workload::{PhaseCounts, WorkloadKey, WorkloadState};
@@ -44,7 +45,7 @@ struct WorkloadEntry {
     with_reason: BTreeSet<Uid>,
     counts: PhaseCounts,
     /// Devices that live pods ask for.
-    asked: BTreeMap<GpuResource, i64>,
+    asked: BTreeMap<GpuResource, i128>,
     /// Its Jobs: one, or several that one controller (a JobSet) made.
     jobs: BTreeMap<Uid, Arc<Job>>,
     created: Option<Timestamp>,
@@ -84,10 +85,11 @@ pub struct WorkloadRow {
 #[derive(Default)]
 struct NamespaceUse {
     pods: u32,
-    gpus: i64,
-    mig_instances: i64,
+    // Wide enough that a pod with an absurd request can be taken out again exactly.
+    gpus: i128,
+    mig_instances: i128,
     waiting_pods: u32,
-    waiting_gpus: i64,
+    waiting_gpus: i128,
 }
 
 /// The picture.
@@ -242,21 +244,21 @@ impl Cluster {
             .entry(pod.meta.namespace.clone())
             .or_default();
         let step = |n: &mut u32| *n = n.saturating_add_signed(sign);
-        let (mut gpus, mut mig) = (0, 0);
+        let (mut gpus, mut mig) = (0_i128, 0_i128);
         for (resource, n) in pod.gpu_requests() {
             match resource {
-                GpuResource::Mig(_) => mig += n,
-                GpuResource::Whole | GpuResource::Shared => gpus += n,
+                GpuResource::Mig(_) => mig += i128::from(n),
+                GpuResource::Whole | GpuResource::Shared => gpus += i128::from(n),
             }
         }
-        let sign = i64::from(sign);
+        let sign = i128::from(sign);
         if pod.holds_node().is_some() {
             step(&mut sum.pods);
-            sum.gpus = sum.gpus.saturating_add(gpus.saturating_mul(sign));
-            sum.mig_instances = sum.mig_instances.saturating_add(mig.saturating_mul(sign));
+            sum.gpus += gpus * sign;
+            sum.mig_instances += mig * sign;
         } else if pod.is_waiting() {
             step(&mut sum.waiting_pods);
-            sum.waiting_gpus = sum.waiting_gpus.saturating_add(gpus.saturating_mul(sign));
+            sum.waiting_gpus += gpus * sign;
         }
     }
 
@@ -457,10 +459,10 @@ impl Cluster {
             .map(|(namespace, u)| NamespaceFigure {
                 namespace: namespace.clone(),
                 pods: u.pods,
-                gpus: u.gpus,
-                mig_instances: u.mig_instances,
+                gpus: narrow(u.gpus),
+                mig_instances: narrow(u.mig_instances),
                 waiting_pods: u.waiting_pods,
-                waiting_gpus: u.waiting_gpus,
+                waiting_gpus: narrow(u.waiting_gpus),
             })
             .collect()
     }
@@ -553,12 +555,16 @@ impl Cluster {
                 let Some(profile) = node.and_then(|name| self.single.get(name)) else {
                     continue;
                 };
-                let devices = pod.requests.extended("nvidia.com/gpu");
+                let devices = i128::from(pod.requests.extended("nvidia.com/gpu"));
                 *asked.entry(GpuResource::Whole).or_default() -= devices;
                 *asked.entry(GpuResource::Mig(profile.clone())).or_default() += devices;
             }
         }
-        asked.into_iter().filter(|(_, n)| *n > 0).collect()
+        asked
+            .into_iter()
+            .filter(|(_, n)| *n > 0)
+            .map(|(resource, n)| (resource, narrow(n)))
+            .collect()
     }
 
     fn first_reason(&self, entry: &WorkloadEntry) -> Option<Str> {
@@ -623,13 +629,12 @@ impl WorkloadEntry {
         }
     }
 
-    fn ask(&mut self, pod: &Pod, sign: i64) {
+    fn ask(&mut self, pod: &Pod, sign: i128) {
         if pod.is_terminal() {
             return;
         }
         for (resource, n) in pod.gpu_requests() {
-            let sum = self.asked.entry(resource).or_default();
-            *sum = sum.saturating_add(n.saturating_mul(sign));
+            *self.asked.entry(resource).or_default() += i128::from(n) * sign;
         }
     }
 
@@ -669,7 +674,13 @@ mod tests {
 
     fn pod(uid: u8, node: u8, phase: u8, job: u8) -> Arc<Pod> {
         let mut requests = Resources::default();
-        requests.set_extended(&"nvidia.com/gpu".into(), i64::from(uid % 3));
+        // Two of them ask for more than 64 bits can sum up.
+        let gpus = if uid < 10 {
+            i64::from(uid % 3)
+        } else {
+            i64::MAX - 1
+        };
+        requests.set_extended(&"nvidia.com/gpu".into(), gpus);
         requests.set_extended(&"nvidia.com/mig-1g.10gb".into(), i64::from(uid % 2));
         let owner = Owner {
             kind: "Job".into(),

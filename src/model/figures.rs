@@ -106,9 +106,13 @@ impl Figures {
             ..Figures::default()
         };
         if cluster.is_known(Kind::Pod) {
-            figures.allocated_devices = Some(figures.namespaces.iter().map(|n| n.gpus).sum());
+            let sum = |part: fn(&NamespaceFigure) -> i64| {
+                let parts = figures.namespaces.iter().map(part);
+                parts.fold(0, i64::saturating_add)
+            };
+            figures.allocated_devices = Some(sum(|n| n.gpus));
+            figures.waiting_gpus = Some(sum(|n| n.waiting_gpus));
             figures.waiting_pods = Some(figures.namespaces.iter().map(|n| n.waiting_pods).sum());
-            figures.waiting_gpus = Some(figures.namespaces.iter().map(|n| n.waiting_gpus).sum());
         }
         if cluster.is_known(Kind::Node) {
             figures.count_nodes(cluster);
@@ -134,8 +138,8 @@ impl Figures {
                     instances: 0,
                     used: 0,
                 });
-                entry.instances += row.capacity;
-                entry.used += row.used;
+                entry.instances = entry.instances.saturating_add(row.capacity);
+                entry.used = entry.used.saturating_add(row.used);
             }
             let cells = held.cells(node);
             if cells.is_empty() {

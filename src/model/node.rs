@@ -304,8 +304,8 @@ impl Node {
             .extended
             .iter()
             .filter(|(key, _)| GpuResource::from_key(key).is_some())
-            .map(|(key, n)| (n - self.allocatable.extended(key)).max(0))
-            .sum()
+            .map(|(key, n)| n.saturating_sub(self.allocatable.extended(key)).max(0))
+            .fold(0, i64::saturating_add)
     }
 }
 

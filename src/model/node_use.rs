@@ -6,13 +6,14 @@ use super::gpu::{GpuResource, MigProfile};
 use super::meta::Uid;
 use super::node::{MigStrategy, Node, Sharing};
 use super::pod::Pod;
-use super::resources::Resources;
+use super::resources::{Resources, Sums};
 
 /// Sum of the requests of the live pods that are bound to one node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct NodeUse {
-    /// Requests, `pods` being their number.
+    /// Requests, `pods` being their number; a sum beyond 64 bits is the largest number.
     pub requests: Resources,
+    sums: Sums,
     /// The pods, by UID.
     pub pods: std::collections::BTreeSet<Uid>,
 }
@@ -120,21 +121,25 @@ impl NodeUse {
     /// Takes a pod's requests in.
     pub(super) fn add(&mut self, pod: &Pod) {
         if self.pods.insert(pod.meta.uid.clone()) {
-            self.requests.add(&pod.requests);
-            self.requests.pods += 1;
+            self.count(pod, 1);
         }
     }
 
     /// Takes a pod's requests out.
     pub(super) fn remove(&mut self, pod: &Pod) {
         if self.pods.remove(&pod.meta.uid) {
-            self.requests.sub(&pod.requests);
-            self.requests.pods -= 1;
-            if self.pods.is_empty() {
-                // Saturated sums must not leave a rest behind.
-                self.requests = Resources::default();
-            }
+            self.count(pod, -1);
         }
+    }
+
+    fn count(&mut self, pod: &Pod, sign: i128) {
+        self.sums.count(&pod.requests, sign);
+        if self.pods.is_empty() {
+            // No zeros are left behind by keys that are gone.
+            self.sums = Sums::default();
+        }
+        self.requests = self.sums.narrow();
+        self.requests.pods = i64::try_from(self.pods.len()).unwrap_or(i64::MAX);
     }
 
     /// MIG profiles that the node shows as resources of their own; rows with neither capacity nor
@@ -151,9 +156,10 @@ impl NodeUse {
                 allocatable: 0,
                 used: 0,
             });
-            row.capacity += count(*n);
-            row.allocatable += count(node.allocatable.extended(key));
-            row.used += count(self.requests.extended(key));
+            let add = |sum: &mut u32, n: i64| *sum = sum.saturating_add(count(n));
+            add(&mut row.capacity, *n);
+            add(&mut row.allocatable, node.allocatable.extended(key));
+            add(&mut row.used, self.requests.extended(key));
         }
         rows.into_values()
             .filter(|r| r.capacity > 0 || r.used > 0)
@@ -191,7 +197,7 @@ impl NodeUse {
             let per_gpu = gpus.replicas.max(1);
             return (0..physical)
                 .map(|i| GpuCell::Shared {
-                    used: used.saturating_sub(i * per_gpu).min(per_gpu),
+                    used: used.saturating_sub(i.saturating_mul(per_gpu)).min(per_gpu),
                     of: per_gpu,
                 })
                 .collect();

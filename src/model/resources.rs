@@ -65,15 +65,63 @@ impl Resources {
         self.combine(other, i64::saturating_add);
     }
 
-    /// Takes `other` away, saturating; a result below zero stays visible.
-    pub fn sub(&mut self, other: &Resources) {
-        self.combine(other, i64::saturating_sub);
-    }
-
     /// The larger of both, resource by resource.
     pub fn max(&mut self, other: &Resources) {
         self.combine(other, i64::max);
     }
+}
+
+/// Sums of many amounts, wide enough that what was counted in can be taken out again exactly even
+/// where a cluster states absurd amounts.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Sums {
+    cpu_milli: i128,
+    mem_bytes: i128,
+    ephemeral_bytes: i128,
+    pods: i128,
+    /// Sorted by key.
+    extended: Vec<(Str, i128)>,
+}
+
+impl Sums {
+    /// Counts `amounts` in (`sign` 1) or out (-1).
+    pub(super) fn count(&mut self, amounts: &Resources, sign: i128) {
+        self.cpu_milli += sign * i128::from(amounts.cpu_milli);
+        self.mem_bytes += sign * i128::from(amounts.mem_bytes);
+        self.ephemeral_bytes += sign * i128::from(amounts.ephemeral_bytes);
+        self.pods += sign * i128::from(amounts.pods);
+        for (key, amount) in &amounts.extended {
+            let part = sign * i128::from(*amount);
+            match self.extended.binary_search_by(|(k, _)| k.cmp(key)) {
+                Ok(at) => {
+                    if let Some((_, sum)) = self.extended.get_mut(at) {
+                        *sum += part;
+                    }
+                }
+                Err(at) => self.extended.insert(at, (key.clone(), part)),
+            }
+        }
+    }
+
+    /// The sums as amounts; what is beyond them is the largest one.
+    pub(super) fn narrow(&self) -> Resources {
+        Resources {
+            cpu_milli: narrow(self.cpu_milli),
+            mem_bytes: narrow(self.mem_bytes),
+            ephemeral_bytes: narrow(self.ephemeral_bytes),
+            pods: narrow(self.pods),
+            extended: self
+                .extended
+                .iter()
+                .map(|(key, n)| (key.clone(), narrow(*n)))
+                .collect(),
+        }
+    }
+}
+
+/// A wide sum as an amount, saturating.
+pub(super) fn narrow(sum: i128) -> i64 {
+    i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
 }
 
 /// What one container asks for.
