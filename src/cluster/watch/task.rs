@@ -38,6 +38,8 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(3);
 /// How often a missing right or API is asked for again.
 const RECHECK: Duration = Duration::from_secs(60);
+/// Refusals in a row, over some 9 s, after which a right or API that was there counts as taken away.
+const MAX_REFUSALS: u32 = 5;
 /// Unreadable objects told; more of one kind say nothing new.
 const MAX_TOLD: usize = 1_000;
 
@@ -96,6 +98,8 @@ pub(super) struct KindTask {
     pause: Duration,
     /// Watches that ended at once with nothing in them.
     empty_watches: u32,
+    /// Refusals in a row of what was granted before.
+    refusals: u32,
     counters: Arc<Counters>,
 }
 
@@ -121,6 +125,7 @@ impl KindTask {
             heard: Timestamp::now(),
             pause: FIRST_PAUSE,
             empty_watches: 0,
+            refusals: 0,
             counters: health.counters(kind),
         }
     }
@@ -155,6 +160,7 @@ impl KindTask {
             };
             restarts = 0;
             self.known = true;
+            self.refusals = 0;
             self.report(SourceState::Live).await?;
             loop {
                 match self.watch(&mut version).await {
@@ -309,6 +315,7 @@ impl KindTask {
             Err(e) => return Err(self.refused(e, generation).await.into()),
         };
         count(&self.counters.watches, 1);
+        self.refusals = 0;
         self.heard = Timestamp::now();
         self.report(SourceState::Live).await?;
         let deadline = begun + Duration::from_secs(secs) + WATCH_GRACE;
@@ -445,6 +452,13 @@ impl KindTask {
         count(&self.counters.troubles, 1);
         let why: Str = clean(&error.to_string(), 500).into();
         match error.code() {
+            // A server that has just started does not know the roles yet, or not its own APIs.
+            Some(403 | 404) if self.known && self.refusals < MAX_REFUSALS => {
+                self.refusals += 1;
+                self.lost(why).await?;
+                self.wait().await;
+                Ok(Next::Again)
+            }
             Some(403) => {
                 if let Some(namespace) = self.fallback() {
                     self.namespace = Some(namespace);

@@ -253,6 +253,29 @@ async fn a_missing_right_is_named_and_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_right_that_was_there_is_asked_for_soon_before_it_counts_as_taken_away() {
+    let mut rig = rig();
+    rig.fake.put("a");
+    rig.live().await;
+    let refused = || Mode::Says(403, status(403, "Forbidden", "RBAC: role not found"));
+    rig.fake.modes(refused(), refused());
+    let (report, _) = rig.until(is_stale).await;
+    let SourceState::Stale { why, .. } = report.state else {
+        panic!("stale");
+    };
+    assert_eq!(&*why, "forbidden (403): RBAC: role not found");
+    rig.fake.modes(Mode::Normal, Mode::Normal);
+    let begun = Instant::now();
+    rig.live().await;
+    assert!(begun.elapsed() < Duration::from_secs(5), "asked again soon");
+    rig.fake.modes(refused(), refused());
+    rig.until(is_stale).await;
+    let begun = Instant::now();
+    rig.until(|s| matches!(s, SourceState::Denied { .. })).await;
+    assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_user_of_one_namespace_sees_that_namespace() {
     let fake = Fake::new();
     fake.put("a");
