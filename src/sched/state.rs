@@ -314,8 +314,17 @@ impl State {
     /// Moves the scheduler's clock on: assumed bindings that the watch has not shown within
     /// [`SchedConfig::assume_secs`] are given up and their pods wait again. Call it before
     /// [`super::decide`], with the same time.
+    ///
+    /// While the pods' source is not live nothing ages: what the watch could not show may well
+    /// have happened.
     pub fn expire(&mut self, now: Timestamp) {
         self.clock = Some(now);
+        if self.source_trouble(Kind::Pod).is_some() {
+            for assumed in self.assumed.values_mut() {
+                assumed.since = Some(now);
+            }
+            return;
+        }
         let limit = SignedDuration::from_secs(self.config.assume_secs);
         let mut expired = Vec::new();
         for (uid, assumed) in &mut self.assumed {

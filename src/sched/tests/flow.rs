@@ -238,6 +238,29 @@ fn an_assumed_binding_counts_until_seen_forgotten_or_expired() {
     s.expire(at(-970));
     assert_eq!(s.assumed_pods(), 0);
 
+    // While pods are not watched nothing expires: the binding may have happened unseen.
+    let (mut s, _) = start();
+    let pods_are = |state: SourceState| {
+        Delta::Source(SourceReport {
+            kind: Kind::Pod,
+            namespace: None,
+            state,
+            at: at(0),
+        })
+    };
+    s.apply(&pods_are(SourceState::Stale {
+        since: at(0),
+        why: "gone".into(),
+    }));
+    s.expire(at(40));
+    s.expire(at(100));
+    assert_eq!(s.assumed_pods(), 1);
+    s.apply(&pods_are(SourceState::Live));
+    s.expire(at(129));
+    assert_eq!(s.assumed_pods(), 1, "the watch has its time again");
+    s.expire(at(130));
+    assert_eq!(s.assumed_pods(), 0);
+
     // A status update of the unbound pod does not end the assumption, its deletion does.
     let (mut s, _) = start();
     s.apply(&set_pod(Pod {
