@@ -1,5 +1,6 @@
 //! Reads any object or collection, for the YAML and browse views.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,11 +143,10 @@ pub async fn discover(source: &ClientSource) -> Result<(Vec<Resource>, Vec<Str>)
         .into_iter()
         .flatten()
     {
-        let name = group.get("name").and_then(Value::as_str);
-        let version = group
-            .pointer("/preferredVersion/version")
-            .and_then(Value::as_str);
-        if let (Some(name), Some(version)) = (name, version) {
+        let Some(name) = group.get("name").and_then(Value::as_str) else {
+            continue;
+        };
+        for version in versions_of(group) {
             places.push((name.to_owned(), version.to_owned()));
         }
     }
@@ -164,10 +164,14 @@ pub async fn discover(source: &ClientSource) -> Result<(Vec<Resource>, Vec<Str>)
         .buffered(CONCURRENCY)
         .collect()
         .await;
-    let (mut resources, mut notes) = (Vec::new(), Vec::new());
+    let (mut resources, mut notes) = (Vec::<Resource>::new(), Vec::new());
+    let mut known = BTreeSet::new();
     for (group, version, answer) in answers {
         match answer {
-            Ok(list) => resources.extend(resources_of(&group, &version, &list)),
+            Ok(list) => resources.extend(
+                resources_of(&group, &version, &list)
+                    .filter(|r| known.insert((r.group.clone(), r.plural.clone()))),
+            ),
             Err(e) => notes.push(clean(&format!("{group}/{version}: {e}"), 300).into()),
         }
     }
@@ -175,28 +179,41 @@ pub async fn discover(source: &ClientSource) -> Result<(Vec<Resource>, Vec<Str>)
     Ok((resources, notes))
 }
 
-fn resources_of(group: &str, version: &str, list: &Value) -> Vec<Resource> {
+/// A group's versions, the preferred one first. A resource need not be in that one: Kubeflow's
+/// MPIJob is only in v2beta1 where a v1 is preferred.
+fn versions_of(group: &Value) -> Vec<&str> {
+    let preferred = group.pointer("/preferredVersion/version");
+    let all = group.get("versions").and_then(Value::as_array);
+    let others = all.into_iter().flatten().map(|v| v.get("version"));
+    let mut versions: Vec<&str> = Vec::new();
+    for version in std::iter::once(preferred).chain(others) {
+        if let Some(version) = version.and_then(Value::as_str)
+            && !versions.contains(&version)
+        {
+            versions.push(version);
+        }
+    }
+    versions
+}
+
+fn resources_of(group: &str, version: &str, list: &Value) -> impl Iterator<Item = Resource> {
     let text = |raw: &str| -> Str { clean(raw, 253).into() };
     let entries = list.get("resources").and_then(Value::as_array);
-    entries
-        .into_iter()
-        .flatten()
-        .filter_map(|r| {
-            let plural = r.get("name")?.as_str()?;
-            if plural.contains('/') {
-                return None;
-            }
-            let verbs = r.get("verbs").and_then(Value::as_array);
-            Some(Resource {
-                group: text(group),
-                version: text(version),
-                plural: text(plural),
-                kind: text(r.get("kind")?.as_str()?),
-                namespaced: r.get("namespaced") == Some(&Value::Bool(true)),
-                listable: verbs.is_some_and(|v| v.iter().any(|v| v == "list")),
-            })
+    entries.into_iter().flatten().filter_map(move |r| {
+        let plural = r.get("name")?.as_str()?;
+        if plural.contains('/') {
+            return None;
+        }
+        let verbs = r.get("verbs").and_then(Value::as_array);
+        Some(Resource {
+            group: text(group),
+            version: text(version),
+            plural: text(plural),
+            kind: text(r.get("kind")?.as_str()?),
+            namespaced: r.get("namespaced") == Some(&Value::Bool(true)),
+            listable: verbs.is_some_and(|v| v.iter().any(|v| v == "list")),
         })
-        .collect()
+    })
 }
 
 /// A row of the browse view.
@@ -300,7 +317,8 @@ mod tests {
         let client = fake::client(|request| async move {
             let body = match request.uri().path() {
                 "/apis" => json!({"groups": [
-                    {"name": "batch", "preferredVersion": {"version": "v1"}},
+                    {"name": "batch", "preferredVersion": {"version": "v1"},
+                     "versions": [{"version": "v1"}, {"version": "v2"}, {}]},
                     {"name": "broken.example", "preferredVersion": {"version": "v1"}}, 7]}),
                 "/api/v1" => json!({"resources": [
                     {"name": "pods", "kind": "Pod", "namespaced": true, "verbs": ["get", "list"]},
@@ -309,6 +327,9 @@ mod tests {
                 "/apis/batch/v1" => {
                     json!({"resources": [{"name": "jobs", "kind": "Job", "namespaced": true, "verbs": ["list"]}]})
                 }
+                "/apis/batch/v2" => json!({"resources": [
+                    {"name": "jobs", "kind": "Job", "namespaced": true, "verbs": ["list"]},
+                    {"name": "newjobs", "kind": "NewJob", "namespaced": true, "verbs": ["list"]}]}),
                 "/apis/batch/v1/namespaces/ns/jobs" => json!({"kind": "JobList", "items": [
                     {"metadata": {"name": "a\u{1b}[31m", "namespace": "ns", "creationTimestamp": "2026-11-30T12:00:00Z"}}, null, {}]}),
                 "/api/v1/namespaces/ns/pods/p" => {
@@ -331,9 +352,17 @@ mod tests {
         let (resources, notes) = discover(&source()).await.unwrap();
         let names: Vec<String> = resources
             .iter()
-            .map(|r| format!("{} {}", r.plural, r.listable))
+            .map(|r| format!("{} {} {}", r.version, r.plural, r.listable))
             .collect();
-        assert_eq!(names, ["bindings false", "pods true", "jobs true"]);
+        assert_eq!(
+            names,
+            [
+                "v1 bindings false",
+                "v1 pods true",
+                "v1 jobs true",
+                "v2 newjobs true"
+            ]
+        );
         assert_eq!(
             &*notes[0],
             "broken.example/v1: not found (404): nothing at /apis/broken.example/v1"
