@@ -40,6 +40,21 @@ fn movement_keys_move_and_stop_at_the_ends() {
 }
 
 #[test]
+fn a_key_typed_ahead_acts_on_what_the_one_before_it_shows() {
+    let mut desk = Desk::of_nodes(3);
+    desk.screen();
+    // No frame is drawn between these.
+    for text in ["1", "2", "G", "enter"] {
+        desk.tell(Msg::Key(key(text)));
+    }
+    assert!(desk.screen().contains("node n0002 with 8 GPUs"));
+    for text in ["esc", "/", "0", "0", "1", "enter", "d"] {
+        desk.tell(Msg::Key(key(text)));
+    }
+    assert!(desk.screen().contains("node n0001 with 8 GPUs"));
+}
+
+#[test]
 fn selection_follows_the_row_and_not_the_place() {
     let mut desk = Desk::of_nodes(10);
     desk.press("j j j");
