@@ -31,10 +31,12 @@ pub async fn print(place: &Place, args: &SnapshotArgs, ascii: bool) -> Result<()
             Ok(None) => break,
             Err(_) => {
                 return Err(eyre!(
-                    "{} did not answer for {pending} within {} s: {}",
-                    place.source.server(),
+                    "{pending} could not be read within {} s: {}",
                     args.timeout,
-                    trouble(&cluster, pending).unwrap_or_else(|| "no reason is known".to_owned()),
+                    trouble(&cluster, pending).unwrap_or_else(|| format!(
+                        "{} has not answered to the end",
+                        place.source.server()
+                    )),
                 ));
             }
         }
