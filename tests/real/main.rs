@@ -15,13 +15,14 @@
 
 mod cases;
 mod servers;
+mod terminal;
 
 use std::time::Duration;
 
 use servers::{Kind, Server};
 
 /// How long one case may take before it counts as hung.
-const CASE_DEADLINE: Duration = Duration::from_secs(120);
+const CASE_DEADLINE: Duration = Duration::from_secs(300);
 
 macro_rules! cases {
     (shared: [$($file:ident::$case:ident),* $(,)?], own: [$($own_file:ident::$own_case:ident),* $(,)?]) => {
@@ -76,9 +77,19 @@ cases! {
         access::access_review_tells_before_the_act,
         access::unknown_token_is_unauthorized,
         access::audit_names_user_verb_and_resource,
+        bad_input::an_expired_token_is_told,
+        bad_input::a_user_without_rights_is_told_which,
+        bad_input::a_user_of_one_namespace_sees_it_and_what_is_denied,
     ],
     own: [
-        samples::samples_are_kept_as_posted,
+        inventory::each_pod_that_fits_is_bound_once,
+        outage::everything_is_right_again_after_an_outage,
+        samples::samples_are_kept_as_posted_and_shown,
+        scheduling::one_leads_and_the_other_takes_over,
+        scheduling::what_must_wait_waits_and_says_why,
+        read_only::a_read_only_run_writes_nothing,
+        bad_input::odd_objects_are_shown_for_what_they_are,
+        figures::the_command_prints_the_models_figures,
         watches::compacted_version_is_gone,
         restarts::data_survives_a_restart,
         restarts::watcher_recovers_after_a_restart,

@@ -1,12 +1,21 @@
-//! What both servers must do alike, a file for each part of the API.
+//! What both servers must do alike, and what gpudeck must do on both: a file for each part.
 
 pub(crate) mod access;
+pub(crate) mod bad_input;
+mod binary;
 pub(crate) mod custom;
+pub(crate) mod figures;
+mod fixture;
+pub(crate) mod inventory;
 pub(crate) mod nodes;
 pub(crate) mod objects;
+pub(crate) mod outage;
 pub(crate) mod pods;
+pub(crate) mod read_only;
 pub(crate) mod restarts;
 pub(crate) mod samples;
+pub(crate) mod scheduling;
+mod session;
 pub(crate) mod watches;
 
 use std::time::Duration;

@@ -4,12 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use gpudeck::cluster::fetch;
+use gpudeck::model::{Kind, Meta};
+use gpudeck::tui::snapshot::{self, Request};
+use gpudeck::tui::view::ViewId;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, PostParams};
 use kube::{Client, core::Status};
 use serde_json::{Value, json};
 
+use super::session::{LOOKING, Seen, Session};
 use crate::servers::{Server, object};
 
 /// Folders whose objects are for posting; those of `hostile` are not.
@@ -33,7 +39,7 @@ const BUILT_IN_GROUPS: [&str; 7] = [
     "scheduling.k8s.io",
 ];
 
-pub(crate) async fn samples_are_kept_as_posted(server: &Server) {
+pub(crate) async fn samples_are_kept_as_posted_and_shown(server: &Server) {
     let client = server.admin().await;
     let samples = read_all();
     install_kinds(&client, &samples).await;
@@ -57,6 +63,110 @@ pub(crate) async fn samples_are_kept_as_posted(server: &Server) {
         "only {} samples were found",
         samples.len()
     );
+    all_are_shown(server, &samples).await;
+}
+
+/// The console's model has each object of the kinds that it watches, or a note about it; the
+/// generic reader lists the others.
+async fn all_are_shown(server: &Server, samples: &[Sample]) {
+    let mut session = Session::open(server, "admin", None, LOOKING).await;
+    session
+        .until("everything is read", super::session::Seen::is_synced)
+        .await;
+    let source = session.place.source.clone();
+    let (resources, notes) = fetch::discover(&source).await.unwrap();
+    assert_eq!(notes, Vec::<gpudeck::model::Str>::new());
+    let mut lists: BTreeMap<(String, String), BTreeSet<(String, String)>> = BTreeMap::new();
+    let mut missing = Vec::new();
+    for sample in samples {
+        let (kind, name) = (sample.kind(), sample.text("/metadata/name"));
+        let place = sample.text("/metadata/namespace");
+        let shown = match watched(sample) {
+            Some(kind) => session.see(|seen| {
+                has(seen, kind, place, name)
+                    || seen
+                        .cluster
+                        .unreadable()
+                        .any(|(of, what)| *of == kind && what.contains(name))
+            }),
+            None => {
+                let key = (sample.group().to_owned(), kind.to_owned());
+                if !lists.contains_key(&key) {
+                    let resource = resources
+                        .iter()
+                        .find(|r| *r.group == *key.0 && *r.kind == *key.1)
+                        .unwrap_or_else(|| panic!("{key:?} is not discovered"));
+                    let rows = fetch::list(&source, resource, None).await.unwrap();
+                    assert_eq!(rows.notes, Vec::<gpudeck::model::Str>::new());
+                    let names = rows
+                        .rows
+                        .iter()
+                        .map(|r| (r.namespace.to_string(), r.name.to_string()))
+                        .collect();
+                    lists.insert(key.clone(), names);
+                }
+                lists[&key].contains(&(place.to_owned(), name.to_owned()))
+            }
+        };
+        if !shown {
+            missing.push(format!("{} {kind} {place}/{name}", sample.file));
+        }
+    }
+    assert!(missing.is_empty(), "not shown: {}", missing.join("\n"));
+
+    session.see(|seen| {
+        for view in [ViewId::Fleet, ViewId::Nodes, ViewId::Jobs, ViewId::Timeline] {
+            let request = Request {
+                view,
+                cluster: &seen.cluster,
+                namespace: None,
+                filter: "",
+                ascii: false,
+                now: Timestamp::now(),
+            };
+            let text = snapshot::text(&request).unwrap();
+            let bad = text.chars().find(|c| is_dangerous(*c));
+            assert_eq!(bad, None, "{view:?}: {text}");
+            let json = snapshot::json(&request).unwrap().to_string();
+            assert_eq!(json.chars().find(|c| is_dangerous(*c)), None, "{view:?}");
+        }
+    });
+    session.stop().await;
+}
+
+/// Control characters other than line ends, and those that turn the direction of text.
+fn is_dangerous(c: char) -> bool {
+    (c.is_control() && c != '\n')
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The watched kind of a sample.
+fn watched(sample: &Sample) -> Option<Kind> {
+    match (sample.group(), sample.kind()) {
+        ("", "Node") => Some(Kind::Node),
+        ("", "Pod") => Some(Kind::Pod),
+        ("", "Namespace") => Some(Kind::Namespace),
+        ("batch", "Job") => Some(Kind::Job),
+        ("" | "events.k8s.io", "Event") => Some(Kind::Event),
+        ("scheduling.k8s.io", "PriorityClass") => Some(Kind::PriorityClass),
+        _ => None,
+    }
+}
+
+fn has(seen: &Seen, kind: Kind, namespace: &str, name: &str) -> bool {
+    let cluster = &seen.cluster;
+    let is_it = |meta: &Meta| *meta.namespace == *namespace && *meta.name == *name;
+    match kind {
+        Kind::Node => cluster.node(name).is_some(),
+        Kind::Pod => seen.pod(namespace, name).is_some(),
+        Kind::Namespace => cluster.namespaces().any(|n| is_it(&n.meta)),
+        Kind::Job => cluster.workload_keys().any(|key| {
+            *key.namespace == *namespace && (*key.name == *name || name.starts_with(&*key.name))
+        }),
+        Kind::Event => cluster.events().any(|e| is_it(&e.meta)),
+        Kind::PriorityClass => cluster.priority_classes().any(|c| is_it(&c.meta)),
+        Kind::VolumeClaim | Kind::Volume => false,
+    }
 }
 
 /// One object and where it came from.
