@@ -9,4 +9,5 @@
 
 mod nodes;
 mod samples;
+mod shown;
 mod table;

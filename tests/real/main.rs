@@ -10,12 +10,17 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
-    clippy::panic
+    clippy::panic,
+    // Figures, for who runs it with --nocapture.
+    clippy::print_stdout
 )]
 
 mod cases;
 mod servers;
-mod terminal;
+// What the suite of the terminal drives the binary with; not all of it is needed here.
+#[path = "../pty/term.rs"]
+#[allow(dead_code)]
+mod term;
 
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use super::binary::gpudeck;
 use super::fixture::{grant, make_pod, pod, ready_node};
 use super::session::{SCHEDULING, Session, get};
 use crate::servers::Server;
-use crate::terminal::Terminal;
+use crate::term::Term;
 
 pub(crate) async fn a_read_only_run_writes_nothing(server: &Server) {
     let client = server.admin().await;
@@ -88,7 +88,7 @@ async fn get_as_viewer(server: &Server) -> Option<()> {
 
 /// Goes through the views, looks at an object and its YAML, and quits.
 fn drive_the_console(args: &[&str]) {
-    let mut term = Terminal::start(args);
+    let mut term = Term::start(args, 40, 140, &[]);
     term.wait_text("live");
     // Typed ahead: the second key acts on what the first one opens.
     term.send("2d");
