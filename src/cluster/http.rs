@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
+use http_body::Body as _;
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
@@ -13,6 +14,8 @@ use tokio::time::timeout;
 
 use crate::model::{Str, clean};
 
+/// Bytes of a body that are made room for because the server says that they come.
+const MAX_RESERVE: usize = 16 << 20;
 /// The largest answer that is taken: beyond it a server (or proxy) is not telling a page.
 const MAX_BODY: usize = 512 << 20;
 /// Longest a body may pause between two pieces.
@@ -262,7 +265,8 @@ impl Api {
 
     /// The whole body as text; what is not UTF-8 in it becomes `�`.
     async fn text(&self, mut body: Body) -> Result<String, ApiError> {
-        let mut all: Vec<u8> = Vec::new();
+        let stated = usize::try_from(body.size_hint().lower()).unwrap_or(0);
+        let mut all: Vec<u8> = Vec::with_capacity(stated.min(MAX_RESERVE));
         while let Some(piece) = self.piece(&mut body, PIECE_TIMEOUT).await? {
             if all.len() + piece.len() > MAX_BODY {
                 return Err(self.garbage(format!("it is larger than {} MiB", MAX_BODY >> 20)));

@@ -17,7 +17,7 @@ mod small;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::de::DeserializeSeed;
+use serde::de::{DeserializeSeed, Deserializer};
 
 use self::constraints::ConstraintsPool;
 use self::intern::Interner;
@@ -137,7 +137,7 @@ impl Decoder {
                 Err(e) => Err(format!("not readable as JSON: {e}")),
             },
         };
-        read.map_err(|why| clean(&format!("{kind}: {why}"), 400).into())
+        read.map_err(|why| refusal(kind, &why))
     }
 
     /// Reads the identity of an object of any kind.
@@ -165,27 +165,70 @@ impl Decoder {
         kind: Kind,
         json: &str,
     ) -> Result<Result<Object, String>, serde_json::Error> {
+        let mut json = serde_json::Deserializer::from_str(json);
+        let read = self.read(kind, &mut json)?;
+        json.end()?;
+        Ok(read)
+    }
+
+    fn read<'de, D: Deserializer<'de>>(
+        &mut self,
+        kind: Kind,
+        json: D,
+    ) -> Result<Result<Object, String>, D::Error> {
         let mut ctx = Ctx::new(&mut self.interner);
         let c = &mut ctx;
         Ok(match kind {
-            Kind::Node => read_one::<node::NodeRead>(json, c)?
+            Kind::Node => read_from::<node::NodeRead, D>(json, c)?
                 .and_then(|o| Ok(Object::Node(Arc::new(o.finish(c)?)))),
-            Kind::Pod => read_one::<pod::PodRead>(json, c)?
+            Kind::Pod => read_from::<pod::PodRead, D>(json, c)?
                 .and_then(|o| Ok(Object::Pod(Arc::new(o.finish(c, &mut self.pool)?)))),
-            Kind::Namespace => read_one::<small::NamespaceRead>(json, c)?
+            Kind::Namespace => read_from::<small::NamespaceRead, D>(json, c)?
                 .and_then(|o| Ok(Object::Namespace(Arc::new(o.finish(c)?)))),
-            Kind::Job => read_one::<small::JobRead>(json, c)?
+            Kind::Job => read_from::<small::JobRead, D>(json, c)?
                 .and_then(|o| Ok(Object::Job(Arc::new(o.finish(c)?)))),
-            Kind::Event => read_one::<small::EventRead>(json, c)?
+            Kind::Event => read_from::<small::EventRead, D>(json, c)?
                 .and_then(|o| Ok(Object::Event(Arc::new(o.finish(c)?)))),
-            Kind::PriorityClass => read_one::<small::PriorityClassRead>(json, c)?
+            Kind::PriorityClass => read_from::<small::PriorityClassRead, D>(json, c)?
                 .and_then(|o| Ok(Object::PriorityClass(Arc::new(o.finish(c)?)))),
-            Kind::VolumeClaim => read_one::<small::ClaimRead>(json, c)?
+            Kind::VolumeClaim => read_from::<small::ClaimRead, D>(json, c)?
                 .and_then(|o| Ok(Object::VolumeClaim(Arc::new(o.finish(c)?)))),
-            Kind::Volume => read_one::<small::VolumeRead>(json, c)?
+            Kind::Volume => read_from::<small::VolumeRead, D>(json, c)?
                 .and_then(|o| Ok(Object::Volume(Arc::new(o.finish(c)?)))),
         })
     }
+}
+
+/// Reads an object where it stands in a larger text; like [`Decoder::decode`], but a text that is
+/// not sound ends the reading of the whole.
+pub(super) struct Standing<'a>(pub(super) Kind, pub(super) &'a mut Decoder);
+
+impl<'de> DeserializeSeed<'de> for Standing<'_> {
+    type Value = Result<Object, Str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Self::Value, D::Error> {
+        let Standing(kind, decoder) = self;
+        let read = decoder.read(kind, json)?;
+        Ok(read.map_err(|why| refusal(kind, &why)))
+    }
+}
+
+/// The sentence about an object that is refused as a whole.
+fn refusal(kind: Kind, why: &str) -> Str {
+    clean(&format!("{kind}: {why}"), 400).into()
+}
+
+fn read_from<'de, T: Read<'de>, D: Deserializer<'de>>(
+    json: D,
+    ctx: &mut Ctx<'_>,
+) -> Result<Result<T, String>, D::Error> {
+    let mut value = T::default();
+    let is_object = Slot(&mut value, ctx).deserialize(json)?;
+    Ok(if is_object {
+        Ok(value)
+    } else {
+        Err("expected an object".to_owned())
+    })
 }
 
 /// Reads the whole text as one `T`; the inner error says that it is no object.
@@ -193,13 +236,8 @@ fn read_one<'de, T: Read<'de>>(
     json: &'de str,
     ctx: &mut Ctx<'_>,
 ) -> Result<Result<T, String>, serde_json::Error> {
-    let mut value = T::default();
     let mut json = serde_json::Deserializer::from_str(json);
-    let is_object = Slot(&mut value, ctx).deserialize(&mut json)?;
+    let read = read_from(&mut json, ctx)?;
     json.end()?;
-    Ok(if is_object {
-        Ok(value)
-    } else {
-        Err("expected an object".to_owned())
-    })
+    Ok(read)
 }

@@ -270,10 +270,10 @@ impl Visitor<'_> for KeySeed {
 /// Reads the fields of an object; `object!` generates the call.
 pub(super) trait Fields<'de>: Default {
     const KEYS: &'static [&'static str];
-    /// Reads the value of `key`; `again` when it was read before.
+    /// Reads the value of the key at this place of `KEYS`; `again` when it was read before.
     fn field<A: MapAccess<'de>>(
         &mut self,
-        key: &'static str,
+        at: usize,
         again: bool,
         access: &mut A,
         ctx: &mut Ctx<'_>,
@@ -300,7 +300,7 @@ pub(super) fn read_object<'de, T: Fields<'de>, A: MapAccess<'de>>(
             ctx.note("stated twice, the last one counts");
         }
         seen |= bit;
-        slot.field(key, again, &mut access, ctx)?;
+        slot.field(at, again, &mut access, ctx)?;
         ctx.path.pop();
     }
     Ok(true)
@@ -317,14 +317,17 @@ macro_rules! object {
             const KEYS: &'static [&'static str] = &[$($key),*];
             fn field<A: serde::de::MapAccess<'de>>(
                 &mut self,
-                key: &'static str,
+                at: usize,
                 again: bool,
                 access: &mut A,
                 ctx: &mut $crate::cluster::decode::read::Ctx<'_>,
             ) -> Result<(), A::Error> {
                 use $crate::cluster::decode::read::Slot;
-                match key {
-                    $($key => {
+                // Fields stand in the order of their keys.
+                #[allow(non_camel_case_types)]
+                enum At { $($field),* }
+                match at {
+                    $(at if at == At::$field as usize => {
                         // A fresh slot holds its default already.
                         if again {
                             self.$field = Default::default();

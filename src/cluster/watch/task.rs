@@ -9,14 +9,15 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::super::decode::Decoder;
-use super::super::http::ApiError;
+use super::super::http::{Api, ApiError};
 use super::super::source::ClientSource;
 use super::Scope;
 use super::health::{Counters, HealthLog, count};
 use super::lines::Lines;
-use super::page::{Line, Page, status_of, version_of};
+use super::page::{Decoded, Line, Page, status_of, version_of};
 use super::paths::{collection, is_namespaced, query_value};
 use super::store::{Relist, Store};
 use crate::model::{Delta, Kind, SourceReport, SourceState, Str, clean};
@@ -64,6 +65,13 @@ impl From<Closed> for Stop {
     fn from(_: Closed) -> Self {
         Stop::Closed
     }
+}
+
+/// The answer to a request for a page, and the client that asked.
+struct Asked {
+    api: Api,
+    generation: u64,
+    result: Result<String, ApiError>,
 }
 
 /// How a watch ended.
@@ -224,27 +232,36 @@ impl KindTask {
         // Events are bounded over the whole list, so they too wait for its end.
         let mut relist = (self.store.len() > 0 || self.kind == Kind::Event).then(Relist::default);
         let path = collection(self.kind, self.namespace.as_deref());
-        let mut next: Option<String> = None;
+        let mut coming = self.ask(&path, None);
         let mut read = 0;
         loop {
-            let mut url = format!("{path}?limit={PAGE}");
-            if let Some(token) = &next {
-                url.push_str("&continue=");
-                url.push_str(&query_value(token));
-            }
-            let (api, generation) = self.source.current();
-            let text = match api.get_text(&url, LIST_OPEN).await {
+            let asked = match coming.await {
+                Ok(asked) => asked,
+                // The task was not stopped, so it has panicked, and the hook has told of it.
+                Err(_) => return Err(Stop::Closed),
+            };
+            let Asked {
+                api,
+                generation,
+                result,
+            } = asked;
+            let text = match result {
                 Ok(text) => text,
                 Err(e) if e.code() == Some(410) => return Err(Stop::Restart),
                 Err(e) => return Err(self.refused(e, generation).await.into()),
             };
+            // The next page is on its way while this one is decoded.
+            let ahead = Page::peek_next(&text).map(|token| self.ask(&path, Some(&token)));
             self.heard = Timestamp::now();
             count(&self.counters.bytes, text.len());
-            let page = Page::read(&text).map_err(|why| api.garbage(why))?;
-            let mut batch = Vec::with_capacity(page.items().len());
-            for item in page.items() {
+            let page = Decoded::read(&text, self.kind, &mut self.decoder);
+            drop(text);
+            let page = page.map_err(|why| api.garbage(why))?;
+            count(&self.counters.objects, page.items.len());
+            let mut batch = Vec::with_capacity(page.items.len());
+            for item in page.items {
                 read += 1;
-                match self.decoder.decode(self.kind, item.get()) {
+                match item {
                     Ok(object) => match &mut relist {
                         Some(relist) => relist.add(object, &self.store),
                         None => self.store.set(object, &mut batch),
@@ -252,23 +269,42 @@ impl KindTask {
                     Err(what) => self.unreadable(what, &mut batch),
                 }
             }
-            count(&self.counters.objects, page.items().len());
-            let version = page.resource_version().to_owned();
-            next = page.next().map(str::to_owned);
-            drop(text);
+            let ahead = match ahead {
+                Some(ahead) => Some(ahead),
+                None => page.next.map(|token| self.ask(&path, Some(&token))),
+            };
             self.send(batch).await?;
             if !self.known {
                 self.report(SourceState::Loading { read }).await?;
             }
-            if next.is_none() {
+            let Some(ahead) = ahead else {
                 if let Some(relist) = relist {
                     let mut batch = Vec::new();
                     relist.finish(&mut self.store, &mut batch);
                     self.send(batch).await?;
                 }
-                return Ok(version);
-            }
+                return Ok(page.version);
+            };
+            coming = ahead;
         }
+    }
+
+    /// Asks for a page; the answer comes in while other things are done.
+    fn ask(&self, path: &str, token: Option<&str>) -> AbortOnDropHandle<Asked> {
+        let mut url = format!("{path}?limit={PAGE}");
+        if let Some(token) = token {
+            url.push_str("&continue=");
+            url.push_str(&query_value(token));
+        }
+        let (api, generation) = self.source.current();
+        AbortOnDropHandle::new(tokio::spawn(async move {
+            let result = api.get_text(&url, LIST_OPEN).await;
+            Asked {
+                api,
+                generation,
+                result,
+            }
+        }))
     }
 
     fn unreadable(&mut self, what: Str, batch: &mut Vec<Delta>) {
