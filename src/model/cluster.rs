@@ -1,7 +1,7 @@
 //! The one picture of a cluster, folded from deltas.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ahash::AHashMap;
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::decision::{Decision, DecisionKind};
 use super::delta::{Change, Delta, Gone, Kind, SourceReport, SourceState};
 use super::event::Event;
-use super::figures::NamespaceFigure;
+use super::figures::{NamespaceFigure, NodeFacts};
 use super::gpu::{GpuResource, MigProfile};
 use super::job::{Job, Namespace, PriorityClass};
 use super::meta::Uid;
@@ -28,6 +28,8 @@ const LOG_LIMIT: usize = 5_000;
 struct NodeEntry {
     node: Option<Arc<Node>>,
     held: NodeUse,
+    /// What it adds to the figures, worked out when it is first asked for after a change.
+    facts: OnceLock<NodeFacts>,
 }
 
 /// A pod and the workload that it is counted in: removal must hit the same one even when the
@@ -51,6 +53,9 @@ struct WorkloadEntry {
     created: Option<Timestamp>,
     priority: i32,
     scheduler: Str,
+    /// As lists show it, worked out when it is first asked for after a change: of many thousand
+    /// workloads few change between two frames.
+    row: OnceLock<Arc<WorkloadRow>>,
 }
 
 /// A workload as lists show it.
@@ -124,15 +129,10 @@ impl Cluster {
         self.unreadable.apply(delta);
         match delta {
             Delta::Node(Change::Set(node)) => {
-                match &node.gpus.single_profile {
-                    Some(profile) => {
-                        self.single.insert(node.meta.name.clone(), profile.clone());
-                    }
-                    None => {
-                        self.single.remove(&node.meta.name);
-                    }
-                }
-                self.nodes.entry(node.meta.name.clone()).or_default().node = Some(node.clone());
+                self.set_single_profile(node);
+                let entry = self.nodes.entry(node.meta.name.clone()).or_default();
+                entry.node = Some(node.clone());
+                entry.facts = OnceLock::new();
             }
             Delta::Node(Change::Gone(gone)) => self.remove_node(gone),
             Delta::Pod(Change::Set(pod)) => self.set_pod(pod),
@@ -169,12 +169,32 @@ impl Cluster {
         }
     }
 
+    /// Keeps the profile that `nvidia.com/gpu` stands for on a node of strategy `single`. What the
+    /// workloads there ask for reads differently when it changes.
+    fn set_single_profile(&mut self, node: &Node) {
+        let name = &node.meta.name;
+        if self.single.get(name) == node.gpus.single_profile.as_ref() {
+            return;
+        }
+        match &node.gpus.single_profile {
+            Some(profile) => self.single.insert(name.clone(), profile.clone()),
+            None => self.single.remove(name),
+        };
+        let held = self.nodes.get(name).into_iter().flat_map(|e| &e.held.pods);
+        for pod in held.filter_map(|uid| self.pods.get(uid)) {
+            if let Some(entry) = self.workloads.get_mut(&pod.workload) {
+                entry.row = OnceLock::new();
+            }
+        }
+    }
+
     fn remove_node(&mut self, gone: &Gone) {
         if let Some(entry) = self.nodes.get_mut(&gone.name) {
             if entry.node.as_ref().is_some_and(|n| n.meta.uid != gone.uid) {
                 return;
             }
             entry.node = None;
+            entry.facts = OnceLock::new();
             self.single.remove(&gone.name);
             if entry.held.pods.is_empty() {
                 self.nodes.remove(&gone.name);
@@ -197,7 +217,9 @@ impl Cluster {
     fn set_pod(&mut self, pod: &Arc<Pod>) {
         self.remove_pod_use(&pod.meta.uid);
         if let Some(node) = pod.holds_node() {
-            self.nodes.entry(node.clone()).or_default().held.add(pod);
+            let entry = self.nodes.entry(node.clone()).or_default();
+            entry.held.add(pod);
+            entry.facts = OnceLock::new();
         }
         self.count_namespace(pod, 1);
         let workload = self.key_of(pod);
@@ -225,6 +247,7 @@ impl Cluster {
             && let Some(entry) = self.nodes.get_mut(name)
         {
             entry.held.remove(&pod);
+            entry.facts = OnceLock::new();
             if entry.held.pods.is_empty() && entry.node.is_none() {
                 self.nodes.remove(name);
             }
@@ -281,6 +304,7 @@ impl Cluster {
         let entry = self.workloads.entry(key).or_default();
         entry.created = earliest(entry.created, job.meta.created);
         entry.jobs.insert(job.meta.uid.clone(), job.clone());
+        entry.row = OnceLock::new();
     }
 
     fn remove_job(&mut self, uid: &Uid) {
@@ -293,6 +317,7 @@ impl Cluster {
     fn forget_job_in(&mut self, key: &WorkloadKey, uid: &Uid) {
         if let Some(entry) = self.workloads.get_mut(key) {
             entry.jobs.remove(uid);
+            entry.row = OnceLock::new();
             if entry.is_empty() {
                 self.workloads.remove(key);
                 return;
@@ -323,7 +348,10 @@ impl Cluster {
             self.decision_log.pop_front();
         }
         self.decision_log.push_back(decision.clone());
-        if self.pods.contains_key(&decision.pod) {
+        if let Some(pod) = self.pods.get(&decision.pod) {
+            if let Some(entry) = self.workloads.get_mut(&pod.workload) {
+                entry.row = OnceLock::new();
+            }
             self.decisions
                 .insert(decision.pod.clone(), decision.clone());
         }
@@ -345,6 +373,14 @@ impl Cluster {
     pub fn node(&self, name: &str) -> Option<(&Arc<Node>, &NodeUse)> {
         let entry = self.nodes.get(name)?;
         entry.node.as_ref().map(|n| (n, &entry.held))
+    }
+
+    /// What each known node adds to the figures.
+    pub(super) fn node_facts(&self) -> impl Iterator<Item = &NodeFacts> {
+        self.nodes.values().filter_map(|e| {
+            let node = e.node.as_ref()?;
+            Some(e.facts.get_or_init(|| NodeFacts::of(node, &e.held)))
+        })
     }
 
     /// Names of nodes that pods are bound to but that are not known themselves, with their use
@@ -478,15 +514,17 @@ impl Cluster {
     }
 
     /// Workloads by key.
-    pub fn workloads(&self) -> impl Iterator<Item = WorkloadRow> {
+    pub fn workloads(&self) -> impl Iterator<Item = Arc<WorkloadRow>> {
         self.workloads
             .iter()
-            .map(|(key, entry)| self.row(key, entry))
+            .map(|(key, entry)| self.kept_row(key, entry))
     }
 
     /// One workload.
-    pub fn workload(&self, key: &WorkloadKey) -> Option<WorkloadRow> {
-        self.workloads.get(key).map(|entry| self.row(key, entry))
+    pub fn workload(&self, key: &WorkloadKey) -> Option<Arc<WorkloadRow>> {
+        self.workloads
+            .get(key)
+            .map(|entry| self.kept_row(key, entry))
     }
 
     /// The workload a known pod belongs to.
@@ -513,6 +551,13 @@ impl Cluster {
             .get(key)
             .into_iter()
             .flat_map(|e| e.jobs.values())
+    }
+
+    fn kept_row(&self, key: &WorkloadKey, entry: &WorkloadEntry) -> Arc<WorkloadRow> {
+        entry
+            .row
+            .get_or_init(|| Arc::new(self.row(key, entry)))
+            .clone()
     }
 
     fn row(&self, key: &WorkloadKey, entry: &WorkloadEntry) -> WorkloadRow {
@@ -603,6 +648,7 @@ impl WorkloadEntry {
         if !self.pods.insert(pod.meta.uid.clone()) {
             return;
         }
+        self.row = OnceLock::new();
         self.counts.add(pod);
         self.ask(pod, 1);
         if pod.is_waiting() {
@@ -622,6 +668,7 @@ impl WorkloadEntry {
 
     fn remove(&mut self, pod: &Pod) {
         if self.pods.remove(&pod.meta.uid) {
+            self.row = OnceLock::new();
             self.counts.remove(pod);
             self.ask(pod, -1);
             self.waiting.remove(&pod.meta.uid);

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::cluster::Cluster;
 use super::delta::Kind;
-use super::gpu::GpuResource;
+use super::gpu::{GpuResource, MigProfile};
 use super::node::{Node, Readiness};
-use super::node_use::GpuCell;
+use super::node_use::{GpuCell, MigCount, NodeUse};
 use super::text::Str;
 
 /// One GPU model's part.
@@ -99,7 +99,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Counts everything. Cost: one pass over the nodes.
+    /// Counts everything. Cost: one pass over the nodes; what a node adds is kept until it changes.
     pub fn of(cluster: &Cluster) -> Self {
         let mut figures = Figures {
             namespaces: cluster.namespace_figures(),
@@ -123,33 +123,29 @@ impl Figures {
     fn count_nodes(&mut self, cluster: &Cluster) {
         let (mut nodes, mut ready, mut cordoned) = (0, 0, 0);
         let mut sum = NodePart::default();
-        let mut models: BTreeMap<Str, ModelFigure> = BTreeMap::new();
-        let mut mig: BTreeMap<String, MigFigure> = BTreeMap::new();
-        for (node, held) in cluster.nodes() {
+        let mut models: BTreeMap<&str, ModelFigure> = BTreeMap::new();
+        let mut mig: BTreeMap<&MigProfile, MigFigure> = BTreeMap::new();
+        for facts in cluster.node_facts() {
             nodes += 1;
-            ready += u32::from(node.readiness() == Readiness::Ready);
-            cordoned += u32::from(node.unschedulable);
-            self.nodes_of_unknown_size +=
-                u32::from(node.gpus.count.is_none() && has_gpu_signs(node));
-            for row in held.mig(node) {
-                let name = row.profile.to_string();
-                let entry = mig.entry(name.clone()).or_insert(MigFigure {
-                    profile: name.into(),
+            ready += u32::from(facts.ready);
+            cordoned += u32::from(facts.cordoned);
+            self.nodes_of_unknown_size += u32::from(facts.of_unknown_size);
+            for row in &facts.mig {
+                let entry = mig.entry(&row.profile).or_insert_with(|| MigFigure {
+                    profile: row.profile.to_string().into(),
                     instances: 0,
                     used: 0,
                 });
                 entry.instances = entry.instances.saturating_add(row.capacity);
                 entry.used = entry.used.saturating_add(row.used);
             }
-            let cells = held.cells(node);
-            if cells.is_empty() {
+            let part = &facts.part;
+            if part.gpus == 0 {
                 continue;
             }
-            let part = NodePart::of(node, &cells);
-            sum.add(&part);
-            let name: Str = node.gpus.model.as_ref().map_or("", |m| m.short()).into();
-            let model = models.entry(name.clone()).or_insert_with(|| ModelFigure {
-                model: name,
+            sum.add(part);
+            let model = models.entry(&*facts.model).or_insert_with(|| ModelFigure {
+                model: facts.model.clone(),
                 ..ModelFigure::default()
             });
             model.nodes += 1;
@@ -171,6 +167,7 @@ impl Figures {
         self.models
             .sort_by(|a, b| b.gpus.cmp(&a.gpus).then_with(|| a.model.cmp(&b.model)));
         self.mig = mig.into_values().collect();
+        self.mig.sort_by(|a, b| a.profile.cmp(&b.profile));
     }
 }
 
@@ -187,6 +184,29 @@ fn has_gpu_signs(node: &Node) -> bool {
             .extended
             .iter()
             .any(|(key, n)| *n > 0 && GpuResource::from_key(key).is_some())
+}
+
+/// What one node adds to the figures.
+pub(super) struct NodeFacts {
+    ready: bool,
+    cordoned: bool,
+    of_unknown_size: bool,
+    model: Str,
+    part: NodePart,
+    mig: Vec<MigCount>,
+}
+
+impl NodeFacts {
+    pub(super) fn of(node: &Node, held: &NodeUse) -> Self {
+        NodeFacts {
+            ready: node.readiness() == Readiness::Ready,
+            cordoned: node.unschedulable,
+            of_unknown_size: node.gpus.count.is_none() && has_gpu_signs(node),
+            model: node.gpus.model.as_ref().map_or("", |m| m.short()).into(),
+            part: NodePart::of(node, &held.cells(node)),
+            mig: held.mig(node),
+        }
+    }
 }
 
 /// GPUs of one node, or of many, by what becomes of them; see [`Figures`].

@@ -23,7 +23,7 @@ use crate::tui::view::{Ctx, FilterError, Motion, Sort, Target, View, ViewId};
 
 /// A workload.
 #[derive(Clone, PartialEq, Debug)]
-pub struct JobRow(pub WorkloadRow);
+pub struct JobRow(pub Arc<WorkloadRow>);
 
 impl Row for JobRow {
     type Key = WorkloadKey;
