@@ -1,0 +1,244 @@
+//! From a key to the frame that answers it, through the console's own loop, at the large size.
+
+use std::io::{self, Write};
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use gpudeck::model::{Change, Delta, Kind, Pod, Str};
+use gpudeck::tui::glyphs::Glyphs;
+use gpudeck::tui::key::Key;
+use gpudeck::tui::run::{Console, Ports};
+use gpudeck::tui::terminal::{Restorer, Screen};
+use gpudeck::tui::theme::Depth;
+use gpudeck::tui::{App, Msg, Session, Settings, views};
+use jiff::Timestamp;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+
+use crate::report::{line, spread, time};
+use crate::world::World;
+
+const KEYS: usize = 1_000;
+const SIZE: (u16, u16) = (200, 60);
+const BAR: &str = "bar: p99 16 ms";
+/// A key that changes nothing draws nothing.
+const NO_FRAME: Duration = Duration::from_millis(200);
+/// Changes a second, in batches this far apart.
+const CHANGES: usize = 1_000;
+const BATCH_EVERY: Duration = Duration::from_millis(20);
+
+/// Where frames go: tells when the frame is out that was drawn after the marked key was taken.
+#[derive(Clone)]
+struct Wire {
+    marked: Arc<Mutex<Option<Str>>>,
+    answered: Sender<Instant>,
+}
+
+impl Write for Wire {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let mut marked = self.marked.lock().expect("nothing panics with this lock");
+        // The console has dropped its copy, so the key before it is folded into this frame.
+        if marked.as_ref().is_some_and(|m| Arc::strong_count(m) == 1) {
+            *marked = None;
+            // Nobody waits any more when the last key has been answered.
+            let _ = self.answered.send(Instant::now());
+        }
+        Ok(())
+    }
+}
+
+/// The walk over all views: moves, pages, filters, sorting, descriptions, the palette.
+fn walk() -> Vec<(&'static str, &'static str)> {
+    let mut keys = Vec::new();
+    let mut add = |what: &'static str, names: &'static [&'static str]| {
+        keys.extend(names.iter().map(|n| (what, *n)));
+    };
+    for view in ["1", "2", "5", "6"] {
+        add(
+            "view",
+            match view {
+                "1" => &["2", "1"],
+                "2" => &["1", "2"],
+                "5" => &["1", "5"],
+                _ => &["5", "6"],
+            },
+        );
+        add(
+            "move",
+            &[
+                "j", "j", "j", "k", "j", "j", "pgdn", "pgdn", "pgup", "ctrl-d", "G", "g",
+            ],
+        );
+        add(
+            "filter",
+            &["/", "p", "t", "-", "0", "0", "1", "backspace", "enter"],
+        );
+        add("move", &["j", "j", "G", "g"]);
+        add("clear", &["esc"]);
+        add("filter", &["/", "n", "s", ":", "p", "r", "o", "d", "enter"]);
+        add("clear", &["esc"]);
+        add("describe", &["j", "d", "pgdn", "esc"]);
+        add("mark", &["space", "space"]);
+        add("palette", &[":", "j", "o", "b", "esc"]);
+        if view == "2" || view == "5" {
+            add(
+                "sort",
+                &["s", "down", "down", "enter", "s", "down", "enter"],
+            );
+        }
+    }
+    keys
+}
+
+/// Quiet, and with 1,000 changes a second coming in.
+pub fn run(runtime: &Runtime, world: &mut World) {
+    let deltas = world.deltas(runtime).to_vec();
+    measure(runtime, "key to frame, quiet cluster", &deltas, false);
+    measure(runtime, "key to frame, 1,000 changes/s", &deltas, true);
+}
+
+fn measure(runtime: &Runtime, what: &str, deltas: &[Delta], changing: bool) {
+    let settings = Settings::built_in(Depth::True, Glyphs { ascii: false });
+    let session = Session {
+        context: "bench".into(),
+        ..Session::default()
+    };
+    let now = Timestamp::now();
+    let mut app = App::new(settings, session, views::all(), now);
+    let filling = Msg::Deltas {
+        generation: 0,
+        deltas: deltas.to_vec(),
+    };
+    app.update(filling, now);
+
+    let (answered, answers) = channel();
+    let marked = Arc::new(Mutex::new(None));
+    let wire = Wire {
+        marked: Arc::clone(&marked),
+        answered,
+    };
+    let screen = Screen::over(wire, Arc::new(Restorer::detached()), Box::new(|| SIZE));
+    let (keys, key_in) = mpsc::unbounded_channel();
+    let (messages_tx, messages) = mpsc::channel(64);
+    let (commands, _commands_in) = mpsc::channel(64);
+    let (_asked, asked_in) = mpsc::unbounded_channel();
+    let ports = Ports { messages, commands };
+    let mut console = Console::new(app, screen, ports, key_in, asked_in, None);
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let changer = changing.then(|| {
+        let pods: Vec<Arc<Pod>> = deltas.iter().filter_map(pod).cloned().collect();
+        let (messages, stop) = (messages_tx.clone(), Arc::clone(&stop));
+        std::thread::spawn(move || change(&pods, &messages, &stop))
+    });
+    let typist = std::thread::spawn(move || {
+        let times = press(&keys, &marked, &answers);
+        // The console ends when its keyboard does.
+        drop(keys);
+        times
+    });
+    runtime.block_on(console.run()).expect("the console runs");
+    stop.store(true, Ordering::Relaxed);
+    drop(console);
+    let mut told = typist.join().expect("the typist ends");
+    if let Some(changer) = changer {
+        changer.join().expect("the changer ends");
+    }
+    drop(messages_tx);
+
+    let mut times: Vec<Duration> = told.iter().map(|t| t.1).collect();
+    times.sort_unstable();
+    let p99 = times
+        .get(times.len() * 99 / 100)
+        .copied()
+        .unwrap_or_default();
+    let note = format!("{} of {} keys; {BAR}", spread(&mut times), times.len());
+    line(what, &time(p99), &note);
+    told.sort_by_key(|t| std::cmp::Reverse(t.1));
+    let slowest: Vec<String> = told
+        .iter()
+        .take(6)
+        .map(|((what, key), t)| format!("{what} {key} {}", time(*t)))
+        .collect();
+    println!("    slowest: {}", slowest.join(", "));
+}
+
+fn pod(delta: &Delta) -> Option<&Arc<Pod>> {
+    match delta {
+        Delta::Pod(Change::Set(pod)) => Some(pod),
+        _ => None,
+    }
+}
+
+type Told = Vec<((&'static str, &'static str), Duration)>;
+
+/// Presses the keys at a typist's pace; each with the time to its frame.
+fn press(
+    keys: &mpsc::UnboundedSender<Msg>,
+    marked: &Mutex<Option<Str>>,
+    answers: &Receiver<Instant>,
+) -> Told {
+    let walk = walk();
+    let mut rng = fastrand::Rng::with_seed(1);
+    let mut told = Vec::new();
+    // The first frames make all rows for the first time.
+    std::thread::sleep(Duration::from_millis(300));
+    for (what, name) in walk.iter().cycle().take(KEYS) {
+        std::thread::sleep(Duration::from_millis(rng.u64(4..24)));
+        let key = Key::from_str(name).expect("the walk names keys");
+        let mark: Str = "mark".into();
+        *marked.lock().expect("nothing panics with this lock") = Some(mark.clone());
+        // Of another generation, so the console drops it unread.
+        let marker = Msg::Deltas {
+            generation: u64::MAX,
+            deltas: vec![Delta::Unreadable {
+                kind: Kind::Pod,
+                what: mark,
+            }],
+        };
+        let begun = Instant::now();
+        if keys.send(Msg::Key(key)).is_err() || keys.send(marker).is_err() {
+            break;
+        }
+        match answers.recv_timeout(NO_FRAME) {
+            Ok(at) => told.push(((*what, *name), at - begun)),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    told
+}
+
+/// Restarts of random pods, told in small batches.
+fn change(pods: &[Arc<Pod>], messages: &mpsc::Sender<Msg>, stop: &AtomicBool) {
+    let mut rng = fastrand::Rng::with_seed(2);
+    let batch = CHANGES / (1_000 / usize::try_from(BATCH_EVERY.as_millis()).unwrap_or(1));
+    let begun = Instant::now();
+    for round in 1_u32.. {
+        let deltas = (0..batch)
+            .filter_map(|_| rng.choice(pods))
+            .map(|pod| {
+                let mut pod = (**pod).clone();
+                pod.restarts = round;
+                pod.ready = round % 2 == 0;
+                Delta::Pod(Change::Set(Arc::new(pod)))
+            })
+            .collect();
+        let full = messages.blocking_send(Msg::Deltas {
+            generation: 0,
+            deltas,
+        });
+        if full.is_err() || stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let due = begun + BATCH_EVERY * round;
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+    }
+}
