@@ -165,9 +165,16 @@ fn measure(runtime: &Runtime, what: &str, deltas: &[Delta], changing: bool) {
     let slowest: Vec<String> = told
         .iter()
         .take(6)
-        .map(|((what, key), t)| format!("{what} {key} {}", time(*t)))
+        .map(|((what, key), t, _)| format!("{what} {key} {}", time(*t)))
         .collect();
     println!("    slowest: {}", slowest.join(", "));
+    let mut used: Vec<Duration> = told.iter().filter_map(|t| t.2).collect();
+    if !changing && !used.is_empty() {
+        println!(
+            "    CPU time of it, whatever else the machine does: {}",
+            spread(&mut used)
+        );
+    }
 }
 
 fn pod(delta: &Delta) -> Option<&Arc<Pod>> {
@@ -177,7 +184,17 @@ fn pod(delta: &Delta) -> Option<&Arc<Pod>> {
     }
 }
 
-type Told = Vec<((&'static str, &'static str), Duration)>;
+type Told = Vec<((&'static str, &'static str), Duration, Option<Duration>)>;
+
+/// CPU time that the console's thread, the main one, has used while it slept last; Linux only.
+fn cpu() -> Option<Duration> {
+    let id = std::process::id();
+    let path = format!("/proc/self/task/{id}/schedstat");
+    let text = std::fs::read_to_string(path).ok()?;
+    Some(Duration::from_nanos(
+        text.split_whitespace().next()?.parse().ok()?,
+    ))
+}
 
 /// Presses the keys at a typist's pace; each with the time to its frame.
 fn press(
@@ -203,12 +220,17 @@ fn press(
                 what: mark,
             }],
         };
-        let begun = Instant::now();
+        let (begun, used) = (Instant::now(), cpu());
         if keys.send(Msg::Key(key)).is_err() || keys.send(marker).is_err() {
             break;
         }
         match answers.recv_timeout(NO_FRAME) {
-            Ok(at) => told.push(((*what, *name), at - begun)),
+            Ok(at) => {
+                // Until it sleeps again: only then the system tells its time in full.
+                std::thread::sleep(Duration::from_millis(3));
+                let used = cpu().zip(used).map(|(after, before)| after - before);
+                told.push(((*what, *name), at - begun, used));
+            }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }

@@ -1,6 +1,6 @@
 //! The embedded cluster that is measured against, filled once for all sections.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gpudeck::model::Delta;
 use gpudeck::sandbox::bulk::{self, Filled};
@@ -52,11 +52,6 @@ impl Served {
     /// Its kubeconfig.
     pub fn kubeconfig(&self) -> PathBuf {
         self.folder.path().join("kubeconfig")
-    }
-
-    /// A folder of this run's own.
-    pub fn folder(&self) -> &Path {
-        self.folder.path()
     }
 }
 
