@@ -4,7 +4,9 @@
 //! `cargo bench --bench console -- sync keys` runs the sections named (here two); without names
 //! all of them run. Nothing is asserted: figures depend on the machine.
 
+// The typist and the changer are threads of their own, and there is no terminal to restore here.
 #![allow(
+    clippy::disallowed_methods,
     missing_docs,
     unreachable_pub,
     clippy::print_stdout,
@@ -33,7 +35,7 @@ use crate::world::World;
 /// Marks the process that a sync is measured in; its one argument is a kubeconfig.
 const CONSOLE_OF: &str = "--console-of";
 
-/// A section, and whether it needs the large cluster.
+/// A section's name and what it measures.
 type Section = (&'static str, fn(&Runtime, &mut World));
 
 const SECTIONS: [Section; 6] = [
