@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::simulate::Seeds;
+use crate::sim::churn::{Lives, Model};
 use crate::sim::openb::PolicyName;
 
 /// A full-screen terminal console and scheduler for GPU clusters on Kubernetes.
@@ -114,6 +115,59 @@ pub struct SimulateArgs {
 pub enum SimulateCommand {
     /// The published openb experiment: fill 6,212 GPUs with a production cluster's pods.
     Openb(OpenbArgs),
+    /// A living cluster: the same pods arrive as a Poisson stream and leave again.
+    Churn(ChurnArgs),
+}
+
+/// Arguments of `gpudeck simulate churn`.
+#[derive(Debug, Clone, Args)]
+pub struct ChurnArgs {
+    /// Folder with the openb files; without it the default list that ships with gpudeck.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// What becomes of a pod that fits nowhere: it is lost, or it waits (queue).
+    #[arg(long, value_name = "loss|queue", default_value = "loss")]
+    pub model: Model,
+    /// Lists of pods: their names, or `all`.
+    #[arg(
+        long,
+        visible_alias = "list",
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        default_value = "default"
+    )]
+    pub lists: Vec<String>,
+    /// How long pods run: exponential times, or the list's own.
+    #[arg(
+        long,
+        value_name = "exp|own,...",
+        value_delimiter = ',',
+        default_value = "exp,own"
+    )]
+    pub lives: Vec<Lives>,
+    /// Loads in percent of the GPUs.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "90,100,110", value_parser = load)]
+    pub loads: Vec<f64>,
+    /// Seeds of the streams.
+    #[arg(long, value_name = "N-M", default_value = "1-3")]
+    pub seeds: Seeds,
+    /// Policies to compare.
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        default_value = "ours-online,fgd,bestfit"
+    )]
+    pub policy: Vec<PolicyName>,
+    /// Take every Nth node of the fleet.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    pub every: u32,
+    /// Pods that are measured in a run, after a warm-up of a quarter as many.
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub arrivals: u64,
+    /// In which form.
+    #[arg(long, short, value_enum, default_value_t = SimulateOutput::Table)]
+    pub output: SimulateOutput,
 }
 
 /// Arguments of `gpudeck simulate openb`.
@@ -260,6 +314,14 @@ pub enum SnapshotOutput {
     Text,
     /// JSON.
     Json,
+}
+
+/// Reads `--loads`.
+fn load(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(n) if n.is_finite() && (1.0..=1_000.0).contains(&n) => Ok(n),
+        _ => Err("a number from 1 to 1000 is needed".to_owned()),
+    }
 }
 
 /// Reads `--speed`.

@@ -1,13 +1,15 @@
 //! `gpudeck simulate`: experiments on public traces.
 
 use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Instant;
 
 use color_eyre::eyre::{Result, eyre};
 
-use super::cli::{OpenbArgs, SimulateOutput};
-use crate::sim::openb::{PolicyName, Report, Source, Trace, replay};
+use super::cli::{ChurnArgs, OpenbArgs, SimulateOutput};
+use crate::sim::churn::{self, ChurnReport, Setting, Stream};
+use crate::sim::openb::{Report, Source, Trace, replay};
 
 /// The most seeds at once.
 const MOST_SEEDS: u64 = 1_000;
@@ -51,17 +53,9 @@ impl FromStr for Seeds {
 /// # Errors
 /// A list, file or seed is not there or makes no sense; standard output is closed.
 pub fn openb(args: &OpenbArgs) -> Result<()> {
-    let source = match &args.data {
-        Some(folder) => Source::Folder(folder.clone()),
-        None => Source::BuiltIn,
-    };
+    let source = source(args.data.as_ref());
     let lists = lists(&source, &args.list)?;
-    let mut policies: Vec<PolicyName> = Vec::new();
-    for policy in &args.policy {
-        if !policies.contains(policy) {
-            policies.push(*policy);
-        }
-    }
+    let policies = each_once(&args.policy);
     let mut report = Report::default();
     let mut progress = Progress::new(lists.len() * policies.len() * args.seeds.0.len());
     for list in &lists {
@@ -93,6 +87,83 @@ pub fn openb(args: &OpenbArgs) -> Result<()> {
         SimulateOutput::Json => serde_json::to_string_pretty(&report)? + "\n",
         SimulateOutput::Csv => report.csv(),
     };
+    print(&text)
+}
+
+/// Runs the churn experiment and prints its figures.
+///
+/// # Errors
+/// A list or file is not there or makes no sense; standard output is closed.
+pub fn churn(args: &ChurnArgs) -> Result<()> {
+    let source = source(args.data.as_ref());
+    let lists = lists(&source, &args.lists)?;
+    let (policies, lives) = (each_once(&args.policy), each_once(&args.lives));
+    let loads = each_once(&args.loads);
+    let seeds = &args.seeds.0;
+    let default = Trace::read(&source, "default")?;
+    let mut report = ChurnReport::default();
+    let runs = lists.len() * policies.len() * lives.len() * loads.len() * seeds.len();
+    let mut progress = Progress::new(runs);
+    for list in &lists {
+        let trace = Trace::read(&source, list)?;
+        let fleet = trace.thinned_fleet(usize::try_from(args.every)?);
+        let (nodes, capacity) = (fleet.rows().len(), fleet.free_milli_gpu());
+        for lives in &lives {
+            for load in &loads {
+                for policy in &policies {
+                    let setting = Setting {
+                        list: list.clone(),
+                        lives: lives.name(),
+                        load: *load,
+                        model: args.model.name(),
+                        policy: policy.name(),
+                    };
+                    for seed in seeds {
+                        let stream = Stream::new(&trace, &default, *lives, *load, capacity, *seed);
+                        let name = format!("{list} {lives} {load} % {policy} seed {seed}");
+                        let outcome = churn::run(
+                            fleet.clone(),
+                            stream,
+                            *policy,
+                            policy.build(&trace, nodes, *seed),
+                            args.model,
+                            args.arrivals,
+                            &mut |arrival| {
+                                if arrival % PROGRESS_EVERY == 1 {
+                                    progress.show(&format!("{name}: {arrival} pods"));
+                                }
+                            },
+                        );
+                        progress.run_done();
+                        report.add(&setting, *seed, &outcome);
+                    }
+                }
+            }
+        }
+    }
+    progress.clear();
+    print(&match args.output {
+        SimulateOutput::Table => report.table(),
+        SimulateOutput::Json => serde_json::to_string_pretty(&report)? + "\n",
+        SimulateOutput::Csv => report.csv(),
+    })
+}
+
+fn source(data: Option<&PathBuf>) -> Source {
+    data.map_or(Source::BuiltIn, |folder| Source::Folder(folder.clone()))
+}
+
+fn each_once<T: Copy + PartialEq>(named: &[T]) -> Vec<T> {
+    let mut once: Vec<T> = Vec::new();
+    for item in named {
+        if !once.contains(item) {
+            once.push(*item);
+        }
+    }
+    once
+}
+
+fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;

@@ -1,3 +1,4 @@
 //! Backtests of the scheduler on public traces, beside published baselines.
 
+pub mod churn;
 pub mod openb;

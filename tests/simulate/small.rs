@@ -190,3 +190,38 @@ fn rows_that_make_no_sense_are_named() {
     let err = fault("nodes_gpu.csv.gz", "\nopenb", "\nx,1,1,1,T4\nopenb");
     assert!(err.contains("fewer ranks than nodes"), "{err}");
 }
+
+#[test]
+fn a_living_cluster_prints_losses_and_waits() {
+    let run = |more: &[&str]| {
+        let base = ["churn", "--lives", "exp", "--loads", "100", "--seeds", "1"];
+        let short = ["--every", "40", "--arrivals", "600", "-o", "json"];
+        let (ok, out, err) = gpudeck(&[&base[..], &short, more].concat());
+        assert!(ok, "{err}");
+        serde_json::from_str::<serde_json::Value>(&out).unwrap()
+    };
+    let lost = run(&["--policy", "ours-online,random"]);
+    let [ours, random] = [0, 1].map(|row| &lost["rows"][row]);
+    assert_eq!(
+        (&ours["list"], &ours["lives"]),
+        (&"default".into(), &"exp".into())
+    );
+    assert_eq!((&ours["model"], &ours["seed"]), (&"loss".into(), &1.into()));
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    assert!(number(&ours["alloc_pct"]) > number(&random["alloc_pct"]));
+    assert!(number(&ours["rejected_pct"]["all"]) < number(&random["rejected_pct"]["all"]));
+    assert!(
+        ours["wait_s"]["mean"].is_null(),
+        "nobody waits where pods are lost"
+    );
+    let queued = run(&["--policy", "fgd", "--model", "queue"]);
+    let fgd = &queued["rows"][0];
+    assert!(number(&fgd["wait_s"]["p95"]) >= 0.0);
+    assert!(
+        fgd["rejected_pct"]["all"].is_null(),
+        "nobody is lost where pods wait"
+    );
+    assert_eq!(queued["means"].as_array().unwrap().len(), 1);
+    assert!(queued["means"][0].get("seed").is_none());
+    assert_eq!(queued, run(&["--policy", "fgd", "--model", "queue"]));
+}

@@ -58,21 +58,21 @@ pub struct GapPrice {
 }
 
 impl GapPrice {
-    /// The demand is known and pods do not leave.
+    /// The demand is known, for a fleet of this many nodes.
     #[must_use]
-    pub fn known(demand: Demand) -> impl Policy {
-        Chooser::new(Self::scorer(demand))
+    pub fn known(demand: Demand, nodes: usize) -> impl Policy {
+        Chooser::new(Self::scorer(demand, nodes))
     }
 
     /// [`Self::known`] without the memory of scores.
-    pub(super) fn scorer(demand: Demand) -> Self {
-        Self::new(demand, false, HALF_LIFE_LEAST)
+    pub(super) fn scorer(demand: Demand, nodes: usize) -> Self {
+        Self::new(demand, false, half_life(nodes))
     }
 
     /// The demand is learnt from the arrivals, for a fleet of this many nodes.
     #[must_use]
     pub fn learning(nodes: usize) -> impl Policy {
-        let half_life = (HALF_LIFE_PER_NODE * nodes as f64).max(HALF_LIFE_LEAST);
+        let half_life = half_life(nodes);
         Chooser::new(Self::new(Demand::learning(half_life), true, half_life))
     }
 
@@ -156,6 +156,11 @@ impl GapPrice {
     }
 }
 
+/// Arrivals after which what they taught weighs half, for a fleet of this many nodes.
+fn half_life(nodes: usize) -> f64 {
+    (HALF_LIFE_PER_NODE * nodes as f64).max(HALF_LIFE_LEAST)
+}
+
 /// Rounded, negative noise to 0.
 fn whole(value: f64) -> u64 {
     // A float cast saturates; the value was limited to what is meant before.
@@ -198,10 +203,10 @@ impl Scorer for GapPrice {
         self.arrivals += 1;
         if self.learns {
             self.demand.add(shape);
-            self.placed *= self.decay;
-            self.left *= self.decay;
         }
-        let steady = self.learns && self.left >= STEADY_FROM * self.placed && self.left > 0.0;
+        self.placed *= self.decay;
+        self.left *= self.decay;
+        let steady = self.left >= STEADY_FROM * self.placed && self.left > 0.0;
         let mode = if steady { Mode::Steady } else { Mode::Fill };
         let switched = mode != self.mode;
         self.mode = mode;

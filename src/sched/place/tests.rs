@@ -68,7 +68,7 @@ fn policies() -> Vec<(&'static str, Box<dyn Policy>)> {
     let shapes = shapes();
     let named = || shapes.iter().map(|shape| (shape, ""));
     vec![
-        ("ours", Box::new(GapPrice::known(Demand::of(&shapes)))),
+        ("ours", Box::new(GapPrice::known(Demand::of(&shapes), 24))),
         ("learning", Box::new(GapPrice::learning(24))),
         ("fgd", Box::new(by_score(Fgd::new(named())))),
         ("bestfit", Box::new(by_score(Baseline::BestFit))),
@@ -177,8 +177,8 @@ fn remembered_scores_are_those_of_the_moment() {
     let demand = || Demand::of(&shapes());
     let pairs: [(Box<dyn Policy>, Box<dyn Policy>); 3] = [
         (
-            Box::new(GapPrice::known(demand())),
-            Box::new(Forgetful(ours::GapPrice::scorer(demand()))),
+            Box::new(GapPrice::known(demand(), 24)),
+            Box::new(Forgetful(ours::GapPrice::scorer(demand(), 24))),
         ),
         (
             Box::new(by_score(Baseline::KubeLeast)),
@@ -218,7 +218,7 @@ fn a_shared_pod_closes_the_gap_that_others_cannot_use() {
         shape(1_000, 1, 400),
         shape(1_000, 1, 1000),
     ];
-    let mut policy = GapPrice::known(Demand::of(&wanted));
+    let mut policy = GapPrice::known(Demand::of(&wanted), 2);
     let mut fleet = Fleet::new(vec![
         NodeRow::empty(96_000, 65_536, 2, model(0)),
         NodeRow::empty(96_000, 65_536, 2, model(0)),
@@ -236,7 +236,7 @@ fn scarce_models_are_left_to_those_who_need_them() {
         models: ModelSet::NONE.with(model(1)),
         ..any
     };
-    let mut policy = GapPrice::known(Demand::of([&any, &any, &any, &picky]));
+    let mut policy = GapPrice::known(Demand::of([&any, &any, &any, &picky]), 4);
     // The scarce node comes first in the order of preference.
     let mut rows = vec![NodeRow::empty(96_000, 65_536, 2, model(1))];
     rows.extend((0..3).map(|_| NodeRow::empty(96_000, 65_536, 8, model(0))));

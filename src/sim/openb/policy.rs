@@ -67,14 +67,13 @@ impl PolicyName {
         }
     }
 
-    /// The policy, ready for the first arrival on the trace's empty fleet.
+    /// The policy, ready for the first arrival of the trace's pods on an empty fleet of `nodes`.
     #[must_use]
-    pub fn build(self, trace: &Trace, seed: u64) -> Box<dyn Policy> {
-        let nodes = trace.nodes();
+    pub fn build(self, trace: &Trace, nodes: usize, seed: u64) -> Box<dyn Policy> {
         match self {
             Self::Ours => {
                 let shapes = trace.pods().iter().map(|pod| &pod.shape);
-                Box::new(GapPrice::known(Demand::of(shapes)))
+                Box::new(GapPrice::known(Demand::of(shapes), nodes))
             }
             Self::OursOnline => Box::new(GapPrice::learning(nodes)),
             Self::Fgd => {

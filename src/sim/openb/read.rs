@@ -91,6 +91,8 @@ pub struct Pod {
     pub shape: Shape,
     /// The models that it accepts, as the list states them; empty for any.
     pub models: String,
+    /// From its creation to its deletion, in seconds, where the list has both.
+    pub life_secs: Option<u64>,
 }
 
 /// A list of pods and the nodes they go to.
@@ -144,6 +146,12 @@ impl Trace {
     #[must_use]
     pub fn pods(&self) -> &[Pod] {
         &self.pods
+    }
+
+    /// Every `stride`th node, empty, in the order of the file.
+    #[must_use]
+    pub fn thinned_fleet(&self, stride: usize) -> Fleet {
+        Fleet::new(self.rows.iter().step_by(stride.max(1)).cloned().collect())
     }
 
     /// The empty fleet, in the order of preference among equals that was published for `seed`.
@@ -326,6 +334,8 @@ fn read_pods(source: &Source, list: &str, models: &Models) -> Result<Vec<Pod>, O
     let [cpu, mem, gpus, milli] = columns;
     // The multigpu lists name no models.
     let spec = table.column("gpu_spec").ok();
+    let created = table.column("creation_time").ok();
+    let deleted = table.column("deletion_time").ok();
     let mut pods = Vec::new();
     while table.advance()? {
         let gpus = table.number(gpus, MAX_GPUS as i64)?;
@@ -351,9 +361,16 @@ fn read_pods(source: &Source, list: &str, models: &Models) -> Result<Vec<Pod>, O
                 models: accepted,
             },
             models: named.to_owned(),
+            life_secs: life_secs(&table, created, deleted),
         });
     }
     Ok(pods)
+}
+
+/// From creation to deletion; `None` where either is not stated or makes no sense.
+fn life_secs(table: &Table, created: Option<usize>, deleted: Option<usize>) -> Option<u64> {
+    let time = |column: usize| table.text(column).parse::<u64>().ok();
+    time(deleted?)?.checked_sub(time(created?)?)
 }
 
 /// A table with a header.

@@ -41,7 +41,7 @@ pub fn replay(
     let mut fleet = trace.fleet(seed)?;
     let mut order = trace.order(seed)?;
     let capacity = fleet.free_milli_gpu() as f64;
-    let mut chooser = policy.build(trace, seed);
+    let mut chooser = policy.build(trace, trace.nodes(), seed);
     let mut curve = Curve {
         bins: vec![(0.0, 0); LOADS],
         arrivals: 0,
