@@ -385,7 +385,7 @@ impl Table {
     fn open(source: &Source, name: &str) -> Result<Self, OpenbError> {
         let (file, text) = source.open(name)?;
         let mut rows = csv::Reader::from_reader(text.take(MOST_BYTES));
-        let header = rows.headers().map(Clone::clone);
+        let header = rows.headers().cloned();
         let header = header.map_err(|e| unreadable(&file, &e))?;
         Ok(Self {
             file,
