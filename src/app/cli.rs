@@ -159,6 +159,13 @@ pub struct ChurnArgs {
         default_value = "ours-online,fgd,bestfit"
     )]
     pub policy: Vec<PolicyName>,
+    /// Move at most N others to make room for a pod that fits nowhere; each move loses 60 s of its
+    /// pod's work.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=64))]
+    pub moves: u8,
+    /// Move others only for pods with at least N GPUs.
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    pub moves_from_gpus: u8,
     /// Take every Nth node of the fleet.
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     pub every: u32,

@@ -8,7 +8,7 @@ use std::time::Instant;
 use color_eyre::eyre::{Result, eyre};
 
 use super::cli::{ChurnArgs, OpenbArgs, SimulateOutput};
-use crate::sim::churn::{self, ChurnReport, Setting, Stream};
+use crate::sim::churn::{self, ChurnReport, Experiment, Moving, Setting, Stream};
 use crate::sim::openb::{Report, Source, Trace, replay};
 
 /// The most seeds at once.
@@ -100,6 +100,10 @@ pub fn churn(args: &ChurnArgs) -> Result<()> {
     let (policies, lives) = (each_once(&args.policy), each_once(&args.lives));
     let loads = each_once(&args.loads);
     let seeds = &args.seeds.0;
+    let moving = Moving {
+        most: usize::from(args.moves),
+        from_gpus: args.moves_from_gpus,
+    };
     let default = Trace::read(&source, "default")?;
     let mut report = ChurnReport::default();
     let runs = lists.len() * policies.len() * lives.len() * loads.len() * seeds.len();
@@ -118,16 +122,20 @@ pub fn churn(args: &ChurnArgs) -> Result<()> {
                         model: args.model.name(),
                         policy: policy.name(),
                     };
+                    let experiment = Experiment {
+                        policy: *policy,
+                        model: args.model,
+                        moving,
+                        measured: args.arrivals,
+                    };
                     for seed in seeds {
                         let stream = Stream::new(&trace, &default, *lives, *load, capacity, *seed);
                         let name = format!("{list} {lives} {load} % {policy} seed {seed}");
                         let outcome = churn::run(
                             fleet.clone(),
                             stream,
-                            *policy,
                             policy.build(&trace, nodes, *seed),
-                            args.model,
-                            args.arrivals,
+                            &experiment,
                             &mut |arrival| {
                                 if arrival % PROGRESS_EVERY == 1 {
                                     progress.show(&format!("{name}: {arrival} pods"));

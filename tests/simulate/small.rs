@@ -224,4 +224,6 @@ fn a_living_cluster_prints_losses_and_waits() {
     assert_eq!(queued["means"].as_array().unwrap().len(), 1);
     assert!(queued["means"][0].get("seed").is_none());
     assert_eq!(queued, run(&["--policy", "fgd", "--model", "queue"]));
+    let moved = run(&["--policy", "fgd", "--moves", "8", "--moves-from-gpus", "1"]);
+    assert!(number(&moved["rows"][0]["moves"]) > 0.0);
 }

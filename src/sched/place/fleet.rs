@@ -76,8 +76,22 @@ impl NodeRow {
     /// CPU and devices suffice.
     #[must_use]
     pub(super) fn has_room(&self, shape: &Shape) -> bool {
-        self.cpu_milli >= shape.cpu_milli
-            && (shape.gpus == 0 || self.devices_with(shape.milli_gpu) >= usize::from(shape.gpus))
+        self.cpu_milli >= shape.cpu_milli && self.has_devices(shape)
+    }
+
+    /// Devices suffice.
+    #[must_use]
+    pub(super) fn has_devices(&self, shape: &Shape) -> bool {
+        shape.gpus == 0 || self.devices_with(shape.milli_gpu) >= usize::from(shape.gpus)
+    }
+
+    /// The fullest device for a share, else the lowest that suffice.
+    #[must_use]
+    pub(super) fn best_devices(&self, shape: &Shape) -> u16 {
+        match self.fullest_device(shape.milli_gpu) {
+            Some(device) if shape.is_shared() => 1 << device,
+            _ => self.lowest_devices(shape),
+        }
     }
 
     /// Memory suffices and the model is accepted.

@@ -246,3 +246,70 @@ fn scarce_models_are_left_to_those_who_need_them() {
     policy.arrived(&fleet, &picky);
     assert_eq!(policy.choose(&fleet, &picky).unwrap().node, 0);
 }
+
+/// Two nodes of two devices, each with one device taken.
+fn halves(policy: &mut dyn Policy) -> (Fleet, Vec<Vec<Resident>>) {
+    let small = shape(1_000, 1, 1000);
+    let mut fleet = Fleet::new(vec![
+        NodeRow::empty(96_000, 65_536, 2, model(0)),
+        NodeRow::empty(96_000, 65_536, 2, model(0)),
+    ]);
+    let mut residents = Vec::new();
+    for node in 0..2 {
+        fleet.place(node, &small, 0b01);
+        policy.changed(node, &small, 1);
+        residents.push(vec![Resident {
+            id: node as u64,
+            shape: small,
+            devices: 0b01,
+        }]);
+    }
+    (fleet, residents)
+}
+
+#[test]
+fn others_are_moved_to_open_a_hole_only_if_each_fits_elsewhere() {
+    let mut policy = by_score(Baseline::BestFit);
+    let (mut fleet, residents) = halves(&mut policy);
+    let pair = shape(1_000, 2, 1000);
+    assert_eq!(policy.choose(&fleet, &pair), None);
+    let (choice, moves) = make_room(&mut fleet, &mut policy, &residents, &pair, 8).unwrap();
+    assert_eq!((choice.node, choice.devices), (0, 0b11));
+    assert_eq!(moves.len(), 1);
+    assert_eq!(
+        (moves[0].from, moves[0].to.node, moves[0].to.devices),
+        (0, 1, 0b10)
+    );
+    assert_eq!(fleet.free_milli_gpu(), 0);
+
+    let untouched = || {
+        let mut policy = by_score(Baseline::BestFit);
+        let (fleet, residents) = halves(&mut policy);
+        (policy, fleet, residents)
+    };
+    // With the other node full there is nowhere to go, and all is as it was.
+    let (mut policy, mut fleet, residents) = untouched();
+    fleet.place(1, &shape(1_000, 1, 1000), 0b10);
+    let before = fleet.clone();
+    assert_eq!(
+        make_room(&mut fleet, &mut policy, &residents, &pair, 8),
+        None
+    );
+    assert_eq!(fleet.rows(), before.rows());
+    assert_eq!(fleet.free_milli_gpu(), before.free_milli_gpu());
+    // No move allowed.
+    let (mut policy, mut fleet, residents) = untouched();
+    assert_eq!(
+        make_room(&mut fleet, &mut policy, &residents, &pair, 0),
+        None
+    );
+    // A model that no node has.
+    let picky = Shape {
+        models: ModelSet::NONE.with(model(1)),
+        ..pair
+    };
+    assert_eq!(
+        make_room(&mut fleet, &mut policy, &residents, &picky, 8),
+        None
+    );
+}

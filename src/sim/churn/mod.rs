@@ -11,7 +11,7 @@ mod stream;
 mod tally;
 
 pub use report::{ChurnReport, ChurnRow, Setting};
-pub use run::run;
+pub use run::{Experiment, Moving, run};
 pub use stream::{Arrival, Lives, Stream};
 pub use tally::{Outcome, Rejected, Waits};
 

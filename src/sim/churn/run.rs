@@ -6,18 +6,42 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use super::Model;
 use super::stream::{Arrival, Stream};
 use super::tally::{Losses, Outcome, WaitTally};
-use crate::sched::place::{Choice, Fleet, Policy, Shape};
+use crate::sched::place::{Choice, Fleet, Policy, Resident, Shape, make_room};
 use crate::sim::openb::PolicyName;
 
 /// Arrivals after the start that are not measured, as a share of those that are.
 const WARM_UP: f64 = 0.25;
+
+/// Work that a moved pod loses, in seconds.
+const MOVE_SECS: f64 = 60.0;
+
+/// How far others may be moved for a pod that fits nowhere.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Moving {
+    /// The most pods moved for one; 0 moves none.
+    pub most: usize,
+    /// GPUs that a pod has to ask for.
+    pub from_gpus: u8,
+}
+
+/// What is tried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Experiment {
+    /// The policy.
+    pub policy: PolicyName,
+    /// What becomes of a pod that fits nowhere.
+    pub model: Model,
+    /// How far others are moved for it.
+    pub moving: Moving,
+    /// Pods that are measured, after a warm-up.
+    pub measured: u64,
+}
 
 /// A departure: when, and which pod; ordered by time.
 #[derive(Debug, Clone, Copy)]
 struct Leaving {
     at_secs: f64,
     number: u64,
-    choice: Choice,
     shape: Shape,
 }
 
@@ -55,9 +79,14 @@ struct Engine<'a> {
     policy: Box<dyn Policy>,
     name: PolicyName,
     model: Model,
+    moving: Moving,
+    moves: u64,
     running: BinaryHeap<Reverse<Leaving>>,
+    /// Where each running pod is.
+    places: BTreeMap<u64, Choice>,
+    /// Who runs on each node.
+    residents: Vec<Vec<Resident>>,
     waiting: BTreeMap<Shape, VecDeque<Waiting>>,
-    started: u64,
     now_secs: f64,
     /// Thousandths of a GPU that running pods ask for.
     allocated: i64,
@@ -70,27 +99,30 @@ struct Engine<'a> {
     each: &'a mut dyn FnMut(u64),
 }
 
-/// Lets `measured` pods of the stream arrive after a warm-up, on an empty fleet. `each` hears of
-/// every arrival's number.
+/// Lets the pods of the stream arrive on an empty fleet under `policy`, which is the experiment's,
+/// newly built. `each` hears of every arrival's number.
 pub fn run(
     fleet: Fleet,
     mut stream: Stream,
-    name: PolicyName,
     policy: Box<dyn Policy>,
-    model: Model,
-    measured: u64,
+    experiment: &Experiment,
     each: &mut dyn FnMut(u64),
 ) -> Outcome {
+    let measured = experiment.measured;
     let capacity = fleet.free_milli_gpu() as f64;
     let warm_up = stream.starting() + (measured as f64 * WARM_UP) as u64;
+    let residents = vec![Vec::new(); fleet.rows().len()];
     let mut engine = Engine {
         fleet,
         policy,
-        name,
-        model,
+        name: experiment.policy,
+        model: experiment.model,
+        moving: experiment.moving,
+        moves: 0,
         running: BinaryHeap::new(),
+        places: BTreeMap::new(),
+        residents,
         waiting: BTreeMap::new(),
-        started: 0,
         now_secs: 0.0,
         allocated: 0,
         measuring: false,
@@ -130,12 +162,15 @@ impl Engine<'_> {
             }
             self.running.pop();
             self.pass_to(next.at_secs);
+            let Some(place) = self.places.remove(&next.number) else {
+                continue;
+            };
             let takes = self.name.takes(&next.shape);
-            self.fleet
-                .remove(next.choice.node, &takes, next.choice.devices);
-            self.policy.changed(next.choice.node, &takes, -1);
+            self.fleet.remove(place.node, &takes, place.devices);
+            self.policy.changed(place.node, &takes, -1);
+            self.depart_from(place.node, next.number);
             self.allocated -= next.shape.total_milli_gpu();
-            self.wake(next.choice.node);
+            self.wake(place.node);
         }
         self.pass_to(at_secs);
     }
@@ -162,20 +197,60 @@ impl Engine<'_> {
 
     fn place(&mut self, number: u64, arrival: &Arrival) -> bool {
         let takes = self.name.takes(&arrival.shape);
-        let Some(choice) = self.policy.choose(&self.fleet, &takes) else {
+        let chosen = self.policy.choose(&self.fleet, &takes);
+        let choice = if let Some(choice) = chosen {
+            self.fleet.place(choice.node, &takes, choice.devices);
+            self.policy.changed(choice.node, &takes, 1);
+            choice
+        } else if let Some(choice) = self.move_others(&takes) {
+            choice
+        } else {
             return false;
         };
-        self.fleet.place(choice.node, &takes, choice.devices);
-        self.policy.changed(choice.node, &takes, 1);
+        self.settle(choice, number, takes);
         self.allocated += arrival.shape.total_milli_gpu();
-        self.started += 1;
         self.running.push(Reverse(Leaving {
             at_secs: self.now_secs + arrival.life_secs,
             number,
-            choice,
             shape: arrival.shape,
         }));
         true
+    }
+
+    /// A pod is on a node from now on.
+    fn settle(&mut self, choice: Choice, id: u64, shape: Shape) {
+        self.places.insert(id, choice);
+        if let Some(residents) = self.residents.get_mut(choice.node) {
+            residents.push(Resident {
+                id,
+                shape,
+                devices: choice.devices,
+            });
+        }
+    }
+
+    fn depart_from(&mut self, node: usize, id: u64) {
+        if let Some(residents) = self.residents.get_mut(node) {
+            residents.retain(|pod| pod.id != id);
+        }
+    }
+
+    /// Makes room by moving others, if that is allowed for such a pod.
+    fn move_others(&mut self, shape: &Shape) -> Option<Choice> {
+        if self.moving.most == 0 || shape.gpus < self.moving.from_gpus {
+            return None;
+        }
+        let (fleet, policy) = (&mut self.fleet, self.policy.as_mut());
+        let (choice, moves) = make_room(fleet, policy, &self.residents, shape, self.moving.most)?;
+        for step in moves {
+            self.depart_from(step.from, step.pod.id);
+            self.settle(step.to, step.pod.id, step.pod.shape);
+            if self.measuring {
+                self.moves += 1;
+                self.milli_gpu_secs -= MOVE_SECS * step.pod.shape.total_milli_gpu() as f64;
+            }
+        }
+        Some(choice)
     }
 
     /// Starts those who wait and now fit: only the node that was left can have made room.
@@ -228,7 +303,7 @@ impl Engine<'_> {
             alloc_pct: 100.0 * self.milli_gpu_secs / possible,
             rejected_pct: self.losses.pct(),
             wait_s: self.waits.secs(),
-            moves: 0,
+            moves: self.moves,
             arrivals,
         }
     }

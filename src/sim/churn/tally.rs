@@ -36,13 +36,13 @@ pub struct Waits {
 /// Result of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Outcome {
-    /// Allocated share of the GPUs over time, in percent.
+    /// Allocated share of the GPUs over time, in percent, less the work that moves lost.
     pub alloc_pct: f64,
     /// What was lost.
     pub rejected_pct: Rejected,
     /// How long it took to start.
     pub wait_s: Waits,
-    /// Pods that were moved.
+    /// Pods that were moved while it was measured.
     pub moves: u64,
     /// Arrivals in the whole run.
     pub arrivals: u64,
