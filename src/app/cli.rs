@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::simulate::Seeds;
 use crate::sim::churn::{Lives, Model};
+use crate::sim::mig::{MigPolicy, Mix};
 use crate::sim::openb::PolicyName;
 
 /// A full-screen terminal console and scheduler for GPU clusters on Kubernetes.
@@ -117,6 +118,49 @@ pub enum SimulateCommand {
     Openb(OpenbArgs),
     /// A living cluster: the same pods arrive as a Poisson stream and leave again.
     Churn(ChurnArgs),
+    /// Slices of MIG GPUs whose idle slices can be cut in place.
+    Mig(MigArgs),
+}
+
+/// Arguments of `gpudeck simulate mig`.
+#[derive(Debug, Clone, Args)]
+pub struct MigArgs {
+    /// Fill the GPUs, or let slices come and go at a load and lose what fits nowhere.
+    #[arg(long, value_enum, default_value_t = MigExperiment::Loss)]
+    pub experiment: MigExperiment,
+    /// GPUs.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    pub gpus: u16,
+    /// Share of the arrivals of each profile, from 1g to the whole GPU; for the 8-slice models 1g,
+    /// 1g with double memory, 2g, 3g, 4g, 7g.
+    #[arg(long, value_name = "SHARE,...", default_value = "35,8,22,15,8,12")]
+    pub mix: Mix,
+    /// Loads of the loss experiment; 1 asks for all GPUs when packed without loss.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "0.9,1", value_parser = mig_load)]
+    pub loads: Vec<f64>,
+    /// Seeds of the arrivals.
+    #[arg(long, value_name = "N-M", default_value = "1-5")]
+    pub seeds: Seeds,
+    /// Policies to compare.
+    #[arg(
+        long,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        default_value = "ours,mfi,bestfit,firstfit,random"
+    )]
+    pub policy: Vec<MigPolicy>,
+    /// In which form.
+    #[arg(long, short, value_enum, default_value_t = SimulateOutput::Table)]
+    pub output: SimulateOutput,
+}
+
+/// Experiments with MIG slices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum MigExperiment {
+    /// Nothing leaves.
+    Fill,
+    /// A Poisson stream; what fits nowhere is lost.
+    Loss,
 }
 
 /// Arguments of `gpudeck simulate churn`.
@@ -328,6 +372,14 @@ fn load(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(n) if n.is_finite() && (1.0..=1_000.0).contains(&n) => Ok(n),
         _ => Err("a number from 1 to 1000 is needed".to_owned()),
+    }
+}
+
+/// Reads `--loads` of `simulate mig`.
+fn mig_load(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(n) if n.is_finite() && (0.01..=10.0).contains(&n) => Ok(n),
+        _ => Err("a number from 0.01 to 10 is needed".to_owned()),
     }
 }
 

@@ -49,6 +49,7 @@ pub async fn run() -> Result<()> {
         Some(Command::Simulate(args)) => match &args.command {
             SimulateCommand::Openb(args) => simulate::openb(args),
             SimulateCommand::Churn(args) => simulate::churn(args),
+            SimulateCommand::Mig(args) => simulate::mig(args),
         },
         Some(Command::Demo(args)) => demo(&cli, args).await,
         None => {

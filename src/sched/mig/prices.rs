@@ -72,6 +72,21 @@ impl Prices {
         }
     }
 
+    /// GPUs that `demand`, in running instances of each plain profile, needs at least when packed
+    /// in parts.
+    #[must_use]
+    pub fn gpus_needed(geometry: &'static Geometry, demand: &[f64]) -> f64 {
+        let most: Vec<f64> = geometry.plain().map(|p| f64::from(p.copies(0))).collect();
+        let patterns = patterns(geometry);
+        let mut demand = demand.to_vec();
+        demand.resize(most.len(), 0.0);
+        let w = simplex::prices(&demand, &most, |w| dearest(&patterns, w));
+        w.iter()
+            .zip(&demand)
+            .map(|(price, demand)| price * demand)
+            .sum()
+    }
+
     /// The model that the prices are for.
     #[must_use]
     pub fn geometry(&self) -> &'static Geometry {
