@@ -3,17 +3,17 @@
 use serde_json::{Value, json};
 
 use super::object::text;
-use super::resources::tables;
+use super::resources::{Resource, tables};
 use super::serve::Call;
 use super::status::{ApiError, Cause};
 use super::verbs::Part;
-use super::{Inner, crd, jobs, meta, nodes, pods};
+use super::{Inner, crd, jobs, meta, nodes, pods, schema};
 
 impl Inner {
     /// Defaults, mutates and validates an object about to be created (stored form).
     pub(super) fn admit_create(&self, call: &Call, object: &mut Value) -> Result<(), ApiError> {
         if call.res.custom {
-            return Ok(());
+            return complete_custom(call, "", object);
         }
         match (call.res.group.as_str(), call.res.plural.as_str()) {
             ("", "pods") => {
@@ -67,10 +67,9 @@ impl Inner {
             }
             ("batch", "jobs") => jobs::admit_create(&call.res, object)?,
             ("apps", "deployments" | "replicasets" | "statefulsets") => {
-                if let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) {
-                    spec.entry("replicas").or_insert(json!(1));
-                }
+                set_workload_defaults(&call.res.plural, object);
             }
+            ("", "configmaps" | "secrets") => check_keys(&call.res, object)?,
             ("scheduling.k8s.io", "priorityclasses") => {
                 let name = text(object, "/metadata/name").to_owned();
                 if name.starts_with("system-") {
@@ -112,7 +111,8 @@ impl Inner {
         new: &mut Value,
     ) -> Result<(), ApiError> {
         if call.res.custom {
-            return Ok(());
+            let hidden = if part == Part::Status { "status." } else { "" };
+            return complete_custom(call, hidden, new);
         }
         let (group, plural) = (call.res.group.as_str(), call.res.plural.as_str());
         if part == Part::Status {
@@ -203,6 +203,7 @@ impl Inner {
         {
             self.install_crd(object);
         }
+        self.note_owners(&call.res, object);
         if *call.res.table == *tables::EVENTS {
             let name = text(object, "/metadata/name");
             self.event_written(&call.res.key(&call.path.namespace, name));
@@ -221,6 +222,7 @@ impl Inner {
         if call.res.is("policy", "poddisruptionbudgets") {
             self.own_budgets.forget(uid);
         }
+        self.collect_removed(call, last);
         if call.res.namespaced {
             self.finish_namespace(&call.path.namespace);
         }
@@ -289,6 +291,84 @@ impl Inner {
             .or_insert_with(|| policy.into());
         Ok(())
     }
+}
+
+/// Defaults of what keeps a number of pods running.
+fn set_workload_defaults(plural: &str, object: &mut Value) {
+    if let Some(map) = object.as_object_mut() {
+        map.entry("status").or_insert_with(|| match plural {
+            "deployments" => json!({}),
+            _ => json!({"replicas": 0}),
+        });
+    }
+    let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut) else {
+        return;
+    };
+    spec.entry("replicas").or_insert(json!(1));
+    if plural == "deployments" {
+        spec.entry("progressDeadlineSeconds").or_insert(json!(600));
+        spec.entry("revisionHistoryLimit").or_insert(json!(10));
+        let strategy = spec.entry("strategy").or_insert_with(|| json!({}));
+        if let Some(strategy) = strategy.as_object_mut() {
+            let kind = strategy
+                .entry("type")
+                .or_insert_with(|| "RollingUpdate".into());
+            if kind == "RollingUpdate" {
+                let rolling = strategy.entry("rollingUpdate").or_insert_with(|| json!({}));
+                if let Some(rolling) = rolling.as_object_mut() {
+                    rolling.entry("maxSurge").or_insert_with(|| "25%".into());
+                    rolling
+                        .entry("maxUnavailable")
+                        .or_insert_with(|| "25%".into());
+                }
+            }
+        }
+    }
+    let template = spec.get_mut("template").and_then(|t| t.get_mut("spec"));
+    if let Some(spec) = template.and_then(Value::as_object_mut) {
+        pods::default_spec(spec);
+    }
+}
+
+/// Keys of a ConfigMap's or Secret's data.
+fn check_keys(res: &Resource, object: &Value) -> Result<(), ApiError> {
+    let mut causes = Vec::new();
+    for field in ["data", "binaryData"] {
+        let map = object.get(field).and_then(Value::as_object);
+        for key in map.into_iter().flatten().map(|(key, _)| key) {
+            let fine = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+            if key.is_empty() || !key.chars().all(fine) {
+                let why = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
+                let at = format!("{field}[{key}]");
+                causes.push(Cause::invalid(&at, &key.as_str().into(), why));
+            }
+        }
+    }
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid(
+        res,
+        text(object, "/metadata/name"),
+        causes,
+    ))
+}
+
+/// Prunes, defaults and checks a custom object under its schema.
+fn complete_custom(call: &Call, hidden: &str, object: &mut Value) -> Result<(), ApiError> {
+    let Some(schema) = &call.res.schema else {
+        return Ok(());
+    };
+    schema::complete(schema, object);
+    let causes = schema::faults(schema, object, hidden);
+    if causes.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::invalid(
+        &call.res,
+        text(object, "/metadata/name"),
+        causes,
+    ))
 }
 
 fn check_lease(call: &Call, lease: &Value) -> Result<(), ApiError> {

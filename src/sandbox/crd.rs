@@ -154,6 +154,14 @@ impl Inner {
                     stored_version: stored_version.clone(),
                     fields: &[],
                     custom: true,
+                    columns: version
+                        .get("additionalPrinterColumns")
+                        .and_then(Value::as_array)
+                        .map(|columns| columns.as_slice().into())
+                        .unwrap_or_default(),
+                    schema: version
+                        .pointer("/schema/openAPIV3Schema")
+                        .map(|schema| std::sync::Arc::new(schema.clone())),
                     review: false,
                 });
             }

@@ -194,6 +194,24 @@ fn subresources(
     if res.is("", "pods") {
         list.push(("binding", "Binding".into(), "", "v1", &["create"]));
         list.push(("eviction", "Eviction".into(), "policy", "v1", &["create"]));
+        list.push((
+            "exec",
+            "PodExecOptions".into(),
+            "",
+            "v1",
+            &["create", "get"],
+        ));
+        list.push(("log", "Pod".into(), "", "v1", &["get"]));
+        list.push(("proxy", "PodProxyOptions".into(), "", "v1", &["get"]));
+    }
+    if super::verbs::has_scale(res) {
+        list.push((
+            "scale",
+            "Scale".into(),
+            "autoscaling",
+            "v1",
+            &["get", "patch", "update"],
+        ));
     }
     if res.status != StatusRule::None {
         list.push((

@@ -195,6 +195,7 @@ async fn connection(inner: Arc<Inner>, stream: TcpStream, acceptor: TlsAcceptor)
         .timer(TokioTimer::new())
         .header_read_timeout(IDLE_LIMIT)
         .serve_connection(TokioIo::new(stream), service)
+        .with_upgrades()
         .await;
     if let Err(error) = served {
         tracing::debug!(%error, "a connection of the embedded cluster broke");

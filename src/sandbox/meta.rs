@@ -268,6 +268,7 @@ pub(super) fn check_values(res: &Resource, meta: &Map<String, Value>) -> Result<
             }
         }
     }
+    check_controllers(meta, &mut causes);
     let finalizers = meta.get("finalizers").and_then(Value::as_array);
     for (index, finalizer) in finalizers.into_iter().flatten().enumerate() {
         let text = finalizer.as_str().unwrap_or_default();
@@ -293,6 +294,51 @@ pub(super) fn check_values(res: &Resource, meta: &Map<String, Value>) -> Result<
     } else {
         Err(ApiError::invalid(res, name, causes))
     }
+}
+
+/// At most one owner is the controller.
+fn check_controllers(meta: &Map<String, Value>, causes: &mut Vec<Cause>) {
+    let owners = meta.get("ownerReferences").and_then(Value::as_array);
+    let owners = owners.map(Vec::as_slice).unwrap_or_default();
+    let mut controllers = owners
+        .iter()
+        .filter(|o| o.get("controller").and_then(Value::as_bool) == Some(true));
+    let (Some(first), Some(second)) = (controllers.next(), controllers.next()) else {
+        return;
+    };
+    let text = |owner: &Value, field: &str| {
+        let text = owner.get(field).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    let named = |owner: &Value| format!("{}/{}", text(owner, "kind"), text(owner, "name"));
+    // In the order of Go's struct.
+    let shown: Vec<String> = owners
+        .iter()
+        .map(|owner| {
+            let members = [
+                "apiVersion",
+                "kind",
+                "name",
+                "uid",
+                "controller",
+                "blockOwnerDeletion",
+            ];
+            let members = members
+                .iter()
+                .filter_map(|field| Some(format!("{field:?}:{}", owner.get(*field)?)));
+            format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+        })
+        .collect();
+    causes.push(Cause {
+        reason: "FieldValueInvalid",
+        message: format!(
+            "Invalid value: [{}]: Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
+            clip(&shown.join(",")),
+            named(first),
+            named(second)
+        ),
+        field: "metadata.ownerReferences".into(),
+    });
 }
 
 /// The base of a generated name, cut so that the suffix fits.

@@ -7,16 +7,22 @@
 mod access;
 mod admission;
 mod audit;
+mod body;
 mod clock;
 mod convert;
 mod crd;
 mod discovery;
+mod exec;
 mod expiry;
+mod fields;
 #[cfg(test)]
 mod fuzz;
+mod gc;
 mod ids;
 mod jobs;
 mod kubeconfig;
+mod logs;
+mod members;
 mod meta;
 mod nodes;
 mod object;
@@ -24,18 +30,22 @@ mod patch;
 mod path;
 mod pods;
 mod protobuf;
+mod proxy;
 mod quantity;
 mod query;
 mod resources;
 mod reviews;
+mod schema;
 mod selector;
 mod serve;
 mod shapes;
 mod status;
 mod store;
 mod strategic;
+mod tables;
 mod verbs;
 mod watch;
+mod websocket;
 
 pub mod actors;
 pub mod bulk;
@@ -55,6 +65,7 @@ pub use access::User;
 pub use audit::AuditEntry;
 pub use clock::Clock;
 pub use kubeconfig::CONTEXT;
+pub use proxy::{PortAnswer, Responder};
 
 use access::Tokens;
 use audit::Audit;
@@ -146,6 +157,8 @@ struct Inner {
     rules: access::RulesCache,
     audit: Audit,
     own_budgets: verbs::OwnBudgets,
+    dependents: gc::Dependents,
+    ports: proxy::Ports,
     expiry: expiry::Expiry,
     identity: listen::Identity,
 }
@@ -172,6 +185,8 @@ impl ApiServer {
             rules: access::RulesCache::default(),
             audit,
             own_budgets: verbs::OwnBudgets::default(),
+            dependents: gc::Dependents::default(),
+            ports: proxy::Ports::default(),
             expiry: expiry::Expiry::default(),
             identity: listen::Identity::default(),
             options,

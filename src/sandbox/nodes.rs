@@ -30,11 +30,38 @@ pub(super) fn taint_new(node: &mut Value) {
     }
 }
 
+/// Members of `nodeInfo` that Go never leaves out.
+const NODE_INFO: [&str; 10] = [
+    "architecture",
+    "bootID",
+    "containerRuntimeVersion",
+    "kernelVersion",
+    "kubeProxyVersion",
+    "kubeletVersion",
+    "machineID",
+    "operatingSystem",
+    "osImage",
+    "systemUUID",
+];
+
 /// A node that names no allocatable resources can give all it has.
 pub(super) fn set_defaults(node: &mut Value) {
-    let Some(status) = node.get_mut("status").and_then(Value::as_object_mut) else {
+    let Some(map) = node.as_object_mut() else {
         return;
     };
+    let status = map.entry("status").or_insert_with(|| json!({}));
+    let Some(status) = status.as_object_mut() else {
+        return;
+    };
+    status
+        .entry("daemonEndpoints")
+        .or_insert_with(|| json!({"kubeletEndpoint": {"Port": 0}}));
+    let info = status.entry("nodeInfo").or_insert_with(|| json!({}));
+    if let Some(info) = info.as_object_mut() {
+        for field in NODE_INFO {
+            info.entry(field).or_insert_with(|| "".into());
+        }
+    }
     if let Some(capacity) = status.get("capacity").cloned() {
         status.entry("allocatable").or_insert(capacity);
     }

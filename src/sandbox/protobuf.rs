@@ -175,10 +175,22 @@ fn schema(api_version: &str, kind: &str) -> Option<&'static [Field]> {
     })
 }
 
-/// Decodes a body: 415 for a kind that is not taken as protobuf, 400 for broken bytes.
-pub(super) fn decode(body: &[u8]) -> Result<Value, ApiError> {
-    let broken = || ApiError::bad_request("the protobuf body cannot be decoded");
-    let envelope = body.strip_prefix(b"k8s\0").ok_or_else(broken)?;
+/// Decodes a body meant as `wanted`: 415 for a kind that is not taken as protobuf, 400 for broken
+/// bytes.
+pub(super) fn decode(body: &[u8], wanted: &str) -> Result<Value, ApiError> {
+    let fault = |why: &str| {
+        let shown = super::body::told(body);
+        ApiError::bad_request(format!(
+            "the object provided is unrecognized (must be of type {wanted}): {why} ({shown})"
+        ))
+    };
+    let broken = || fault("the protobuf message cannot be decoded");
+    let envelope = body.strip_prefix(b"k8s\0").ok_or_else(|| {
+        fault("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
+    })?;
+    if envelope.is_empty() {
+        return Err(fault("empty body"));
+    }
     // runtime.Unknown: the type, then the object's bytes.
     const TYPE: &[Field] = &[(1, "apiVersion", Text), (2, "kind", Text)];
     let (mut object_type, mut raw) = (Value::Null, &[][..]);
@@ -386,7 +398,7 @@ mod tests {
         let options = [vec![1 << 3, 0], field(5, b"All")].concat();
         let raw = [field(1, &meta.concat()), field(2, &options)].concat();
         assert_eq!(
-            decode(&envelope("policy/v1", "Eviction", &raw)).unwrap(),
+            decode(&envelope("policy/v1", "Eviction", &raw), "Eviction").unwrap(),
             json!({"apiVersion": "policy/v1", "kind": "Eviction",
                    "metadata": {"name": "p", "namespace": "default", "labels": {"a": "b"}},
                    "deleteOptions": {"gracePeriodSeconds": 0, "dryRun": ["All"]}})
@@ -395,12 +407,18 @@ mod tests {
 
     #[test]
     fn other_kinds_and_broken_bytes_are_refused() {
-        assert_eq!(decode(&envelope("v1", "Pod", b"")).unwrap_err().code, 415);
-        assert_eq!(decode(b"{}").unwrap_err().code, 400);
         assert_eq!(
-            decode(&envelope("policy/v1", "Eviction", &[0x0a, 0xff]))
-                .unwrap_err()
-                .code,
+            decode(&envelope("v1", "Pod", b""), "Pod").unwrap_err().code,
+            415
+        );
+        assert_eq!(decode(b"{}", "Pod").unwrap_err().code, 400);
+        assert_eq!(
+            decode(
+                &envelope("policy/v1", "Eviction", &[0x0a, 0xff]),
+                "Eviction"
+            )
+            .unwrap_err()
+            .code,
             400
         );
     }
@@ -408,10 +426,10 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_bring_it_down(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = decode(&[b"k8s\0".as_slice(), &bytes].concat());
+            let _ = decode(&[b"k8s\0".as_slice(), &bytes].concat(), "Eviction");
             for (version, kind) in [("v1", "Event"), ("coordination.k8s.io/v1", "Lease")] {
                 if bytes.len() < 120 {
-                    let _ = decode(&envelope(version, kind, &bytes));
+                    let _ = decode(&envelope(version, kind, &bytes), kind);
                 }
             }
         }

@@ -31,6 +31,12 @@ impl Query {
             .filter(|v| !v.is_empty())
     }
 
+    /// Every value of a parameter, in the order sent.
+    pub(super) fn all(&self, name: &str) -> Vec<String> {
+        let own = self.0.iter().filter(|(n, _)| n == name);
+        own.map(|(_, value)| value.clone()).collect()
+    }
+
     /// A boolean as Go's API machinery reads it: present and neither `false` nor `0` is true.
     pub(super) fn flag(&self, name: &str) -> bool {
         self.0

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::object::Field;
 
 /// How a kind's status is treated on its main resource.
@@ -39,6 +41,10 @@ pub(super) struct Resource {
     pub(super) fields: &'static [Field],
     /// Whether a CRD brought it.
     pub(super) custom: bool,
+    /// A CRD's `additionalPrinterColumns`.
+    pub(super) columns: Arc<[Value]>,
+    /// A CRD's structural schema.
+    pub(super) schema: Option<Arc<Value>>,
     /// A kind that is only posted, never stored (access reviews).
     pub(super) review: bool,
 }
@@ -92,6 +98,17 @@ impl Resource {
     pub(super) fn verbs(&self) -> &'static [&'static str] {
         if self.review {
             &["create"]
+        } else if self.custom {
+            &[
+                "delete",
+                "deletecollection",
+                "get",
+                "list",
+                "patch",
+                "create",
+                "update",
+                "watch",
+            ]
         } else {
             &[
                 "create",
@@ -406,6 +423,8 @@ impl Registry {
                 stored_version: row.version.into(),
                 fields: row.fields,
                 custom: false,
+                columns: Arc::default(),
+                schema: None,
                 review: row.kind.ends_with("Review") || row.kind == "Binding",
             });
         }

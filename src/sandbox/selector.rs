@@ -439,6 +439,48 @@ fn unescape(value: &str) -> String {
     plain
 }
 
+/// A LabelSelector object (or a plain map of labels) as one line of text.
+pub(super) fn to_text(selector: &serde_json::Value) -> String {
+    let plain = selector.get("matchLabels").is_none() && selector.get("matchExpressions").is_none();
+    let labels = if plain {
+        Some(selector)
+    } else {
+        selector.get("matchLabels")
+    };
+    let mut parts = Vec::new();
+    for (name, value) in labels
+        .and_then(serde_json::Value::as_object)
+        .into_iter()
+        .flatten()
+    {
+        parts.push(format!("{name}={}", value.as_str().unwrap_or_default()));
+    }
+    let rules = selector
+        .get("matchExpressions")
+        .and_then(serde_json::Value::as_array);
+    for rule in rules.into_iter().flatten() {
+        let text = |name: &str| {
+            rule.get(name)
+                .and_then(serde_json::Value::as_str)
+                .unwrap_or_default()
+        };
+        let values = rule.get("values").and_then(serde_json::Value::as_array);
+        let values: Vec<&str> = values
+            .into_iter()
+            .flatten()
+            .filter_map(|v| v.as_str())
+            .collect();
+        let (key, values) = (text("key"), values.join(","));
+        parts.push(match text("operator") {
+            "In" => format!("{key} in ({values})"),
+            "NotIn" => format!("{key} notin ({values})"),
+            "DoesNotExist" => format!("!{key}"),
+            _ => key.to_owned(),
+        });
+    }
+    parts.join(",")
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]

@@ -15,7 +15,7 @@ use super::path::{ResourcePath, Target};
 use super::query::Query;
 use super::resources::Resource;
 use super::status::ApiError;
-use super::{Inner, discovery, protobuf};
+use super::{Inner, discovery};
 
 /// The body of every answer.
 pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
@@ -35,6 +35,17 @@ pub(super) enum Answer {
     Stream(Body),
     /// Plain text.
     Text(&'static str),
+    /// Nothing: 204.
+    NoContent,
+    /// Plain text, as it comes.
+    Log(Body),
+    /// What a pod's port answered.
+    Port(super::PortAnswer),
+    /// The connection becomes a WebSocket of this subprotocol.
+    Upgrade {
+        protocol: &'static str,
+        accept: String,
+    },
     /// JSON under a media type of its own.
     Typed(&'static str, Value),
 }
@@ -50,13 +61,9 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// The body as JSON.
+    /// The body as a JSON value, whatever it was sent as.
     pub(super) fn json(&self) -> Result<Value, ApiError> {
-        match self.content_type.as_str() {
-            "" | "application/json" => parse_json(&self.body),
-            protobuf::MEDIA_TYPE => protobuf::decode(&self.body),
-            _ => Err(ApiError::unsupported_media_type("application/json")),
-        }
+        super::body::decode(&self.content_type, &self.body, &self.res.kind)
     }
 
     /// The store key of the addressed object.
@@ -87,15 +94,6 @@ impl Call {
     pub(super) fn dry_run(&self, options: &str) -> Result<bool, ApiError> {
         self.query.dry_run(options)
     }
-}
-
-/// Reads JSON; what is broken or nested too deeply is a 400.
-fn parse_json(body: &[u8]) -> Result<Value, ApiError> {
-    serde_json::from_slice(body).map_err(|error| {
-        ApiError::bad_request(format!(
-            "the object provided is unrecognized: couldn't get version/kind; json parse error: {error}"
-        ))
-    })
 }
 
 /// A client whose requests run right here, as `user`.
@@ -136,11 +134,15 @@ where
         uri: super::status::clip(&uri),
         at: String::new(),
     };
+    let bodiless = parts.method == Method::HEAD;
     let answer = route(&inner, parts, body, caller, &mut entry).await;
-    let response = match answer {
+    let mut response = match answer {
         Ok(answer) => render(answer),
         Err(error) => render_error(&error),
     };
+    if bodiless {
+        *response.body_mut() = full(Bytes::new());
+    }
     entry.code = response.status().as_u16();
     entry.at = inner.options.clock.micro_time();
     inner.audit.record(entry);
@@ -149,7 +151,7 @@ where
 
 async fn route<B>(
     inner: &Arc<Inner>,
-    parts: http::request::Parts,
+    mut parts: http::request::Parts,
     body: B,
     caller: Caller,
     entry: &mut AuditEntry,
@@ -210,6 +212,7 @@ where
             super::status::clip(&path.name)
         )));
     }
+    let table = super::tables::wanted(&parts.headers, &query)?;
     if !accepts_json(&parts.headers) {
         return Err(ApiError::not_acceptable());
     }
@@ -227,7 +230,20 @@ where
         content_type,
         body,
     };
-    inner.dispatch(verb, &call)
+    if call.path.subresource == "exec" && call.res.is("", "pods") {
+        if !matches!(verb, "get" | "create") {
+            return Err(ApiError::method_not_allowed());
+        }
+        return inner.exec(&call, &parts.headers, &mut parts.extensions);
+    }
+    let answer = inner.dispatch(verb, &call)?;
+    let plain = call.path.subresource.is_empty();
+    Ok(match table {
+        Some(table) if plain && matches!(verb, "get" | "list" | "watch") => {
+            super::tables::tabled(table, &call.res, inner.options.clock.now(), verb, answer).await
+        }
+        _ => answer,
+    })
 }
 
 /// The API verb of a method on a path.
@@ -266,6 +282,9 @@ impl Inner {
             "watch" => self.watch(call),
             "create" if !one => self.create(call),
             "update" if one => self.update(call, verbs_part("")),
+            "patch" if one && call.content_type == super::verbs::APPLY => {
+                self.apply(call, verbs_part(""))
+            }
             "patch" if one => self.patch(call, verbs_part("")),
             "delete" => self.delete(call),
             "deletecollection" => self.delete_collection(call),
@@ -284,16 +303,10 @@ impl Inner {
             ("binding", "create") if pods => self.bind(call),
             ("eviction", "create") if pods => self.evict(call),
             ("binding" | "eviction", _) if pods => Err(ApiError::method_not_allowed()),
-            (
-                "log"
-                | "exec"
-                | "attach"
-                | "portforward"
-                | "proxy"
-                | "ephemeralcontainers"
-                | "resize",
-                _,
-            ) if pods => {
+            ("log", "get") if pods => self.pod_log(call),
+            ("proxy", "get") if pods => self.proxy(call),
+            ("log", _) if pods => Err(ApiError::method_not_allowed()),
+            ("attach" | "portforward" | "proxy" | "ephemeralcontainers" | "resize", _) if pods => {
                 if !self.store.contains(&call.res.table, &call.key()) {
                     return Err(ApiError::not_found(&call.res, &call.path.name));
                 }
@@ -301,9 +314,13 @@ impl Inner {
                     "pods/{sub} is not served by the embedded cluster"
                 )))
             }
+            ("scale", _) if super::verbs::has_scale(&call.res) => self.scale(verb, call),
             ("status", _) if call.res.status != super::resources::StatusRule::None => match verb {
                 "get" => self.get(call),
                 "update" => self.update(call, verbs_part("status")),
+                "patch" if call.content_type == super::verbs::APPLY => {
+                    self.apply(call, verbs_part("status"))
+                }
                 "patch" => self.patch(call, verbs_part("status")),
                 _ => Err(ApiError::method_not_allowed()),
             },
@@ -364,7 +381,7 @@ fn media_type(headers: &HeaderMap, name: &header::HeaderName) -> String {
         .to_ascii_lowercase()
 }
 
-/// Whether the client takes JSON. `as=Table` may fall back to the plain object.
+/// Whether the client takes JSON.
 fn accepts_json(headers: &HeaderMap) -> bool {
     let Some(accept) = headers.get(header::ACCEPT) else {
         return true;
@@ -411,8 +428,34 @@ fn render(answer: Answer) -> Response<Body> {
         Answer::Value(code, value) => build(code, JSON, full(value.to_string())),
         Answer::Stream(body) => build(200, JSON, body),
         Answer::Text(text) => build(200, "text/plain; charset=utf-8", full(text)),
+        Answer::NoContent => {
+            let mut response = build(204, "", full(Bytes::new()));
+            response.headers_mut().remove(header::CONTENT_TYPE);
+            response
+        }
+        Answer::Log(body) => build(200, "text/plain", body),
+        Answer::Port(answer) => build(answer.code, answer.content_type, full(answer.body)),
+        Answer::Upgrade { protocol, accept } => upgraded(protocol, &accept),
         Answer::Typed(media, value) => build(200, media, full(value.to_string())),
     }
+}
+
+/// 101: from here on the connection is a WebSocket.
+fn upgraded(protocol: &'static str, accept: &str) -> Response<Body> {
+    use header::HeaderValue;
+    let mut response = build(101, "", full(Bytes::new()));
+    let headers = response.headers_mut();
+    headers.clear();
+    headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    headers.insert(header::CONNECTION, HeaderValue::from_static("Upgrade"));
+    headers.insert(
+        header::SEC_WEBSOCKET_PROTOCOL,
+        HeaderValue::from_static(protocol),
+    );
+    if let Ok(accept) = HeaderValue::from_str(accept) {
+        headers.insert(header::SEC_WEBSOCKET_ACCEPT, accept);
+    }
+    response
 }
 
 /// The answer for an error, also used before a request can be read.

@@ -110,6 +110,13 @@ pub(super) fn check(res: &Resource, object: &Value) -> Result<(), ApiError> {
             _ => false,
         };
         if !good {
+            // Of a map of texts it is the value that is told, not the map.
+            let inner = value.as_object().filter(|_| matches!(shape, TextMap));
+            let inner = inner.and_then(|map| map.values().find(|v| !v.is_string() && !v.is_null()));
+            let (value, go_type) = match inner {
+                Some(inner) => (inner, &"string"),
+                None => (value, go_type),
+            };
             return Err(ApiError::bad_request(format!(
                 "{0} in version {1:?} cannot be handled as a {0}: json: cannot unmarshal {2} into Go struct field {0}{3} of type {go_type}",
                 res.kind,

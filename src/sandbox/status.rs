@@ -96,6 +96,36 @@ impl ApiError {
         self
     }
 
+    /// 409 of an apply: (who holds it, the field) of each conflict.
+    pub(super) fn apply_conflict(conflicts: &[(String, String)]) -> Self {
+        let causes: Vec<Value> = conflicts
+            .iter()
+            .map(|(holder, field)| {
+                json!({"reason": "FieldManagerConflict", "message": holder, "field": field})
+            })
+            .collect();
+        let message = match conflicts {
+            [(holder, field)] => format!("Apply failed with 1 conflict: {holder}: {field}"),
+            many => {
+                let mut text = format!("Apply failed with {} conflicts: ", many.len());
+                let mut last = "";
+                for (holder, field) in many {
+                    if holder != last {
+                        if !last.is_empty() {
+                            text.push('\n');
+                        }
+                        text.push_str(&holder.replacen("conflict", "conflicts", 1));
+                        text.push(':');
+                        last = holder;
+                    }
+                    text.push_str(&format!("\n- {field}"));
+                }
+                text
+            }
+        };
+        Self::new(409, "Conflict", message).with_details(json!({"causes": causes}))
+    }
+
     /// 404 for one object.
     pub(super) fn not_found(res: &Resource, name: &str) -> Self {
         let name = clip(name);
@@ -267,8 +297,9 @@ impl ApiError {
         Self::new(
             406,
             "NotAcceptable",
-            "only the following media types are accepted: application/json",
+            "406: Not Acceptable\n\nAvailable representations: application/json, application/yaml, application/vnd.kubernetes.protobuf",
         )
+        .with_details(json!({}))
     }
 
     /// 415; `accepted` lists what would do.
@@ -286,7 +317,7 @@ impl ApiError {
     pub(super) fn unsupported_patch(custom: bool) -> Self {
         if custom {
             return Self::unsupported_media_type(
-                "application/json-patch+json, application/merge-patch+json",
+                "application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml",
             );
         }
         Self::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
@@ -357,6 +388,11 @@ impl ApiError {
     /// 500 without a reason: what the real server says for errors it has no class for.
     pub(super) fn unclassified(message: impl Into<String>) -> Self {
         Self::new(500, "", message)
+    }
+
+    /// 503.
+    pub(super) fn service_unavailable(message: impl Into<String>) -> Self {
+        Self::new(503, "ServiceUnavailable", message)
     }
 
     /// 501 for a part of Kubernetes that the embedded cluster leaves out.

@@ -112,7 +112,7 @@ async fn hostile_bodies_are_refused_and_the_server_lives_on() {
             "protobuf",
             "application/vnd.kubernetes.protobuf",
             "k8s\0".into(),
-            415,
+            400,
         ),
         (
             "a control byte",

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::sandbox::resources::StatusRule;
 use crate::sandbox::serve::{Answer, Call};
 use crate::sandbox::status::ApiError;
-use crate::sandbox::{Inner, convert, meta, object, shapes};
+use crate::sandbox::{Inner, convert, members, meta, object, shapes};
 
 use super::{refused, served};
 
@@ -19,6 +19,7 @@ impl Inner {
         }
         let dry = call.dry_run("CreateOptions")?;
         let mut object = call.json()?;
+        members::check(&call.res, &call.query, "CreateOptions", &mut object)?;
         meta::check_type(&call.res, &mut object)?;
         meta::check_shape(&call.res, &object)?;
         shapes::check(&call.res, &object)?;
@@ -27,7 +28,7 @@ impl Inner {
             meta::drop_nulls(&mut object);
         }
         self.check_body_namespace(call, &mut object)?;
-        self.check_namespace(call)?;
+        self.check_namespace(call, object::text(&object, "/metadata/name"))?;
         if !object::text(&object, "/metadata/resourceVersion").is_empty() {
             return Err(ApiError::unclassified(
                 "resourceVersion should not be set on objects to be created",
@@ -38,7 +39,7 @@ impl Inner {
         let generate = object::text(&object, "/metadata/name").is_empty() && !base.is_empty();
         if !generate {
             let name = object::text(&object, "/metadata/name").to_owned();
-            return self.create_named(call, object, &name, dry);
+            return self.create_named(call, object, &name, dry, false);
         }
         for _ in 0..NAME_TRIES {
             let mut attempt = object.clone();
@@ -54,9 +55,21 @@ impl Inner {
             if let Some(meta) = meta::of(&mut attempt) {
                 meta.insert("name".into(), name.clone().into());
             }
-            return self.create_named(call, attempt, &name, dry);
+            return self.create_named(call, attempt, &name, dry, false);
         }
         Err(ApiError::already_exists(&call.res, &base))
+    }
+
+    /// Creates what an apply found missing, with its `managedFields`.
+    pub(super) fn create_applied(
+        &self,
+        call: &Call,
+        mut object: Value,
+    ) -> Result<Answer, ApiError> {
+        let dry = call.dry_run("PatchOptions")?;
+        convert::to_stored(&call.res, &mut object);
+        self.check_namespace(call, &call.path.name)?;
+        self.create_named(call, object, &call.path.name, dry, true)
     }
 
     fn create_named(
@@ -65,6 +78,7 @@ impl Inner {
         mut object: Value,
         name: &str,
         dry: bool,
+        applied: bool,
     ) -> Result<Answer, ApiError> {
         let key = call.res.key(&call.path.namespace, name);
         {
@@ -75,11 +89,13 @@ impl Inner {
                 "deletionTimestamp",
                 "deletionGracePeriodSeconds",
                 "selfLink",
-                "managedFields",
                 "generation",
                 "resourceVersion",
             ] {
                 meta.remove(field);
+            }
+            if !applied {
+                meta.remove("managedFields");
             }
             meta::drop_empty(meta);
             meta::check_values(&call.res, meta)?;

@@ -8,7 +8,7 @@ use crate::sandbox::resources::tables;
 use crate::sandbox::serve::{Answer, Call};
 use crate::sandbox::status::{self, ApiError, Cause};
 use crate::sandbox::store::{Range, Refused};
-use crate::sandbox::{Inner, convert, meta};
+use crate::sandbox::{Inner, convert, gc, meta};
 
 use super::read::{matcher, selected};
 use super::update::released;
@@ -16,19 +16,32 @@ use super::{TRIES, refused, served};
 
 /// `meta/v1` DeleteOptions, from body and query.
 #[derive(Debug, Default, Clone)]
-pub(super) struct DeleteOptions {
+pub(in crate::sandbox) struct DeleteOptions {
     /// Seconds a pod gets; `None` for its own value.
     pub(super) grace_secs: Option<i64>,
     /// Must be the object's UID.
-    pub(super) uid: Option<String>,
+    pub(in crate::sandbox) uid: Option<String>,
     /// Must be the object's resourceVersion.
     pub(super) resource_version: Option<String>,
     /// Only try.
     pub(super) dry: bool,
+    /// What becomes of dependents; `None` for the kind's own way.
+    pub(in crate::sandbox) propagation: Option<Propagation>,
+}
+
+/// What a deletion does with the objects that the deleted one owns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::sandbox) enum Propagation {
+    /// They go after it.
+    Background,
+    /// They go before it.
+    Foreground,
+    /// They stay, without it.
+    Orphan,
 }
 
 /// What a deletion left.
-pub(super) enum Deleted {
+pub(in crate::sandbox) enum Deleted {
     /// The object is gone; this was its last state.
     Gone(Value),
     /// It waits for its grace time or finalizers.
@@ -52,7 +65,19 @@ impl DeleteOptions {
             })?),
         };
         let policy = text("/propagationPolicy").unwrap_or_default();
-        check_policy(&policy)?;
+        let mut propagation = policy_of(&policy)?;
+        if let Some(orphan) = body.get("orphanDependents").and_then(Value::as_bool) {
+            if propagation.is_some() {
+                let why = "orphanDependents and deletionPropagation cannot be both set";
+                let cause = Cause::invalid("propagationPolicy", &policy.into(), why);
+                return Err(ApiError::invalid_options("DeleteOptions", vec![cause]));
+            }
+            propagation = Some(if orphan {
+                Propagation::Orphan
+            } else {
+                Propagation::Background
+            });
+        }
         let dry = match body
             .get("dryRun")
             .and_then(Value::as_array)
@@ -76,6 +101,7 @@ impl DeleteOptions {
             uid: text("/preconditions/uid"),
             resource_version: text("/preconditions/resourceVersion"),
             dry,
+            propagation,
         })
     }
 
@@ -84,23 +110,24 @@ impl DeleteOptions {
             DeleteOptions::default()
         } else {
             let body = call.json()?;
-            if !body.is_object() {
-                return Err(ApiError::bad_request("DeleteOptions must be a JSON object"));
-            }
             DeleteOptions::from_object(&body)?
         };
         if let Some(secs) = call.query.int("gracePeriodSeconds")? {
             options.grace_secs = Some(secs);
         }
-        check_policy(call.query.get("propagationPolicy").unwrap_or_default())?;
+        let policy = policy_of(call.query.get("propagationPolicy").unwrap_or_default())?;
+        options.propagation = policy.or(options.propagation);
         options.dry |= call.dry_run("DeleteOptions")?;
         Ok(options)
     }
 }
 
-fn check_policy(policy: &str) -> Result<(), ApiError> {
+fn policy_of(policy: &str) -> Result<Option<Propagation>, ApiError> {
     match policy {
-        "" | "Background" | "Foreground" | "Orphan" => Ok(()),
+        "" => Ok(None),
+        "Background" => Ok(Some(Propagation::Background)),
+        "Foreground" => Ok(Some(Propagation::Foreground)),
+        "Orphan" => Ok(Some(Propagation::Orphan)),
         other => Err(ApiError::invalid_options(
             "DeleteOptions",
             vec![Cause {
@@ -157,6 +184,14 @@ impl Inner {
         for object in &page.objects {
             match self.delete_one(call, object.name(), &options) {
                 Ok(Deleted::Gone(mut item) | Deleted::Waiting(mut item)) => {
+                    // What goes at once is shown as it was.
+                    if !call.res.is("", "pods")
+                        && released(&item)
+                        && let Some(meta) = meta::of(&mut item)
+                    {
+                        meta.remove("deletionTimestamp");
+                        meta.remove("deletionGracePeriodSeconds");
+                    }
                     convert::to_served(&call.res, &mut item);
                     if !call.res.custom
                         && let Some(map) = item.as_object_mut()
@@ -183,7 +218,7 @@ impl Inner {
     }
 
     /// Deletes one object of the call's kind and namespace, gracefully where that applies.
-    pub(super) fn delete_one(
+    pub(in crate::sandbox) fn delete_one(
         &self,
         call: &Call,
         name: &str,
@@ -231,6 +266,7 @@ impl Inner {
                 }
                 Ok(_) => {
                     self.after_mark(call, name);
+                    self.collect_waiting(call, &new);
                     return Ok(Deleted::Waiting(new));
                 }
                 Err(Refused::Changed) => {}
@@ -280,10 +316,16 @@ impl Inner {
                 "deletionTimestamp".into(),
                 crate::sandbox::clock::time(at).into(),
             );
-            meta.insert("deletionGracePeriodSeconds".into(), grace.into());
+            // A namespace's own deletion writes no grace time.
+            if !call.res.is("", "namespaces") {
+                meta.insert("deletionGracePeriodSeconds".into(), grace.into());
+            }
             if let Some(generation) = generation.filter(|_| !marked) {
                 meta.insert("generation".into(), (generation + 1).into());
             }
+        }
+        if !call.res.is("", "namespaces") {
+            gc::mark(&call.res, options.propagation, &mut new);
         }
         if call.res.is("", "namespaces")
             && let Some(status) = new.pointer_mut("/status").and_then(Value::as_object_mut)

@@ -1,17 +1,22 @@
 //! One file a verb. Every write goes read → change → commit against the resourceVersion read.
 
+mod apply;
 mod binding;
 mod create;
 mod delete;
 mod eviction;
 mod read;
+mod scale;
 mod update;
 
+pub(super) use apply::MEDIA_TYPE as APPLY;
+pub(super) use delete::{DeleteOptions, Propagation};
 pub(super) use eviction::OwnBudgets;
 pub(super) use read::matcher;
-pub(super) use update::Part;
+pub(super) use scale::has_scale;
+pub(super) use update::{Part, released};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::resources::Resource;
 use super::serve::{Answer, Call};
@@ -40,7 +45,7 @@ fn served(code: u16, call: &Call, mut stored: Value) -> Answer {
 
 impl Inner {
     /// 404 unless the namespace of a namespaced call exists; 403 when it is going away.
-    fn check_namespace(&self, call: &Call) -> Result<(), ApiError> {
+    fn check_namespace(&self, call: &Call, name: &str) -> Result<(), ApiError> {
         if !call.res.namespaced {
             return Ok(());
         }
@@ -55,14 +60,22 @@ impl Inner {
             return Err(ApiError::not_found(&res, namespace));
         };
         if object.field(0) == "Terminating" {
-            return Err(ApiError::forbidden(
+            let mut error = ApiError::forbidden(
                 &call.res.group,
                 &call.res.plural,
-                &call.path.name,
+                name,
                 &format!(
                     "unable to create new content in namespace {namespace} because it is being terminated"
                 ),
-            ));
+            );
+            if let Some(details) = error.details.as_mut().and_then(Value::as_object_mut) {
+                let message = format!("namespace {namespace} is being terminated");
+                details.insert(
+                    "causes".into(),
+                    json!([{"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}]),
+                );
+            }
+            return Err(error);
         }
         Ok(())
     }

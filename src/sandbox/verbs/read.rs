@@ -88,6 +88,9 @@ impl Inner {
                 let _ = write!(head, ",\"remainingItemCount\":{}", page.remaining);
             }
         }
+        if call.res.custom && page.next.is_none() {
+            head.push_str(",\"continue\":\"\"");
+        }
         head.push_str("},\"items\":[");
         Ok(list_body(&call.res, head, page.objects))
     }

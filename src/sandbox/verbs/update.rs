@@ -8,7 +8,7 @@ use crate::sandbox::resources::{Resource, StatusRule};
 use crate::sandbox::serve::{Answer, Call};
 use crate::sandbox::status::{ApiError, Cause, clip};
 use crate::sandbox::store::Refused;
-use crate::sandbox::{Inner, convert, meta, shapes};
+use crate::sandbox::{Inner, convert, members, meta, shapes};
 
 use super::{TRIES, refused, served};
 
@@ -34,6 +34,7 @@ enum Outcome {
 impl Inner {
     pub(in crate::sandbox) fn update(&self, call: &Call, part: Part) -> Result<Answer, ApiError> {
         let mut body = call.json()?;
+        members::check(&call.res, &call.query, "UpdateOptions", &mut body)?;
         meta::check_type(&call.res, &mut body)?;
         meta::check_shape(&call.res, &body)?;
         shapes::check(&call.res, &body)?;
@@ -72,6 +73,7 @@ impl Inner {
             if !new.is_object() {
                 return Err(ApiError::unpatchable());
             }
+            members::check(&call.res, &call.query, "PatchOptions", &mut new)?;
             // What would be a 400 in a body is a 422 as the result of a patch.
             meta::check_type(&call.res, &mut new)
                 .and_then(|()| meta::check_shape(&call.res, &new))
@@ -94,7 +96,7 @@ impl Inner {
 
     /// Reads, changes by `make` (stored form in and out) and commits; again if another write came
     /// between and the client did not insist on a resourceVersion.
-    fn change(
+    pub(super) fn change(
         &self,
         call: &Call,
         part: Part,
@@ -193,7 +195,9 @@ impl Inner {
                 None => meta.remove(field),
             };
         }
-        meta.remove("managedFields");
+        if call.content_type != super::apply::MEDIA_TYPE {
+            meta.remove("managedFields");
+        }
         meta.remove("selfLink");
         meta::drop_empty(meta);
         meta::check_values(res, meta)?;
@@ -217,6 +221,9 @@ impl Inner {
             if let Some(meta) = meta::of(&mut new) {
                 meta.insert("generation".into(), generation.into());
             }
+        }
+        if call.content_type != super::apply::MEDIA_TYPE {
+            super::apply::after_update(call, part, old, &mut new, &self.options.clock.time());
         }
         if new == *old {
             return Ok(Outcome::Same);
@@ -272,7 +279,7 @@ fn nameless(call: &Call) -> ApiError {
     ))
 }
 
-fn misnamed(call: &Call, name: &str) -> ApiError {
+pub(super) fn misnamed(call: &Call, name: &str) -> ApiError {
     ApiError::bad_request(format!(
         "the name of the object ({}) does not match the name on the URL ({})",
         clip(name),
@@ -281,7 +288,7 @@ fn misnamed(call: &Call, name: &str) -> ApiError {
 }
 
 /// Whether a deleted object has nothing left to wait for.
-pub(super) fn released(object: &Value) -> bool {
+pub(in crate::sandbox) fn released(object: &Value) -> bool {
     let meta = |field: &str| object.get("metadata").and_then(|m| m.get(field));
     meta("deletionTimestamp").is_some()
         && meta("finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty)
@@ -298,6 +305,11 @@ fn with_status(custom: bool, old: &Value, new: &Value) -> Value {
             Some(status) => map.insert("status".into(), status.clone()),
             None => map.remove("status"),
         };
+    }
+    if let Some(meta) = meta::of(&mut result)
+        && let Some(managed) = new.pointer("/metadata/managedFields")
+    {
+        meta.insert("managedFields".into(), managed.clone());
     }
     if !custom && let Some(meta) = meta::of(&mut result) {
         for field in ["labels", "annotations", "finalizers"] {
