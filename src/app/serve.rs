@@ -48,6 +48,10 @@ pub async fn serve(args: &ServeArgs, kubeconfig: Option<PathBuf>) -> Result<()> 
     running
         .server
         .write_kubeconfig(&kubeconfig, running.listener.addr())?;
+    // For trying what a user sees who may do less.
+    running
+        .server
+        .write_people(&kubeconfig, running.listener.addr())?;
     say(&format!(
         "serving on https://{}; use it with: gpudeck --kubeconfig {}",
         running.listener.addr(),

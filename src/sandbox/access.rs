@@ -65,6 +65,17 @@ pub(super) enum Caller {
     Header,
 }
 
+/// A token that nobody guesses.
+pub(super) fn random_token() -> String {
+    // RandomState is keyed by the system's random source, and its hash is a keyed one.
+    let part = || {
+        let mut hasher = RandomState::new().build_hasher();
+        hasher.write_u8(0);
+        hasher.finish()
+    };
+    format!("{:016x}{:016x}", part(), part())
+}
+
 /// Bearer tokens.
 #[derive(Debug)]
 pub(super) struct Tokens {
@@ -75,13 +86,7 @@ pub(super) struct Tokens {
 impl Tokens {
     /// With a random token for the administrator, the only one at first.
     pub(super) fn new() -> Self {
-        // RandomState is keyed by the system's random source, and its hash is a keyed one.
-        let part = || {
-            let mut hasher = RandomState::new().build_hasher();
-            hasher.write_u8(0);
-            hasher.finish()
-        };
-        let admin = format!("{:016x}{:016x}", part(), part());
+        let admin = random_token();
         let users = Names::from([(admin.clone(), User::admin())]);
         Tokens { admin, users }
     }

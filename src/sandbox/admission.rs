@@ -122,6 +122,13 @@ impl Inner {
             }
             if (group, plural) == ("", "pods") {
                 let class = old.pointer("/status/qosClass").cloned();
+                let address = text(new, "/status/podIP").to_owned();
+                let status = new.get_mut("status").and_then(Value::as_object_mut);
+                if let Some(status) = status.filter(|_| !address.is_empty()) {
+                    status
+                        .entry("podIPs")
+                        .or_insert_with(|| json!([{"ip": address}]));
+                }
                 let status = new.get_mut("status").and_then(Value::as_object_mut);
                 if let (Some(class), Some(status)) = (class, status) {
                     status.entry("qosClass").or_insert(class);

@@ -28,6 +28,7 @@ mod nodes;
 mod object;
 mod patch;
 mod path;
+mod people;
 mod pods;
 mod protobuf;
 mod proxy;

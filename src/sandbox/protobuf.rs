@@ -2,6 +2,8 @@
 //!
 //! Field numbers are those of the `generated.proto` files of `k8s.io/api` 1.37.
 
+mod kinds;
+
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
@@ -20,7 +22,13 @@ enum Kind {
     /// A number that Go holds by pointer: zero means something.
     IntPtr,
     Bool,
+    /// A truth that Go holds by value: false is left out.
+    Flag,
     Texts,
+    /// Quantities by name.
+    Amounts,
+    /// Read over.
+    Skip,
     /// `map<string, string>`.
     TextMap,
     /// `metav1.Time`.
@@ -33,7 +41,7 @@ enum Kind {
 
 type Field = (u64, &'static str, Kind);
 
-use Kind::{Bool, Int, IntPtr, Message, Messages, MicroTime, Text, TextMap, Texts, Time};
+use Kind::{Bool, Int, IntPtr, Message, Messages, MicroTime, Skip, Text, TextMap, Texts, Time};
 
 const OWNER: &[Field] = &[
     (1, "kind", Text),
@@ -47,6 +55,7 @@ const META: &[Field] = &[
     (1, "name", Text),
     (2, "generateName", Text),
     (3, "namespace", Text),
+    (4, "selfLink", Skip),
     (5, "uid", Text),
     (6, "resourceVersion", Text),
     (7, "generation", Int),
@@ -57,6 +66,7 @@ const META: &[Field] = &[
     (12, "annotations", TextMap),
     (13, "ownerReferences", Messages(OWNER)),
     (14, "finalizers", Texts),
+    (17, "managedFields", Skip),
 ];
 const DELETE_OPTIONS: &[Field] = &[
     (1, "gracePeriodSeconds", IntPtr),
@@ -196,7 +206,9 @@ pub(super) fn decode(body: &[u8], wanted: &str) -> Result<Value, ApiError> {
     let (mut object_type, mut raw) = (Value::Null, &[][..]);
     for item in items(envelope) {
         match item.ok_or_else(broken)? {
-            (1, Wire::Bytes(bytes)) => object_type = message(bytes, TYPE).ok_or_else(broken)?,
+            (1, Wire::Bytes(bytes)) => {
+                object_type = message(bytes, TYPE, false).ok_or_else(broken)?
+            }
             (2, Wire::Bytes(bytes)) => raw = bytes,
             _ => {}
         }
@@ -207,9 +219,12 @@ pub(super) fn decode(body: &[u8], wanted: &str) -> Result<Value, ApiError> {
             .and_then(Value::as_str)
             .unwrap_or_default()
     };
-    let fields = schema(text("apiVersion"), text("kind"))
+    let (version, kind) = (text("apiVersion"), text("kind"));
+    let whole = kinds::schema(version, kind);
+    let fields = whole
+        .or_else(|| schema(version, kind))
         .ok_or_else(|| ApiError::unsupported_media_type("application/json"))?;
-    let mut object = message(raw, fields).ok_or_else(broken)?;
+    let mut object = message(raw, fields, whole.is_some()).ok_or_else(broken)?;
     if let (Some(map), Some(more)) = (object.as_object_mut(), object_type.as_object()) {
         map.extend(
             more.iter()
@@ -275,11 +290,14 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-fn message(bytes: &[u8], fields: &[Field]) -> Option<Value> {
+fn message(bytes: &[u8], fields: &[Field], whole: bool) -> Option<Value> {
     let mut map = Map::new();
     for item in items(bytes) {
         let (number, wire) = item?;
         let Some((_, name, kind)) = fields.iter().find(|(n, ..)| *n == number) else {
+            if whole {
+                return None;
+            }
             continue;
         };
         match (kind, wire) {
@@ -298,6 +316,26 @@ fn message(bytes: &[u8], fields: &[Field]) -> Option<Value> {
             }
             (Bool, Wire::Varint(value)) => {
                 map.insert((*name).into(), (value != 0).into());
+            }
+            (Kind::Flag, Wire::Varint(value)) => {
+                if value != 0 {
+                    map.insert((*name).into(), true.into());
+                }
+            }
+            (Skip, _) => {}
+            (Kind::Amounts, Wire::Bytes(bytes)) => {
+                const ENTRY: &[Field] = &[
+                    (1, "key", Text),
+                    (2, "value", Message(&[(1, "text", Text)])),
+                ];
+                let entry = message(bytes, ENTRY, false)?;
+                let key = entry.get("key")?.as_str()?.to_owned();
+                let amount = entry.pointer("/value/text").cloned();
+                let slot = map
+                    .entry(*name)
+                    .or_insert_with(|| Value::Object(Map::new()));
+                let amount = amount.unwrap_or_else(|| "0".into());
+                slot.as_object_mut()?.insert(key, amount);
             }
             (Texts, Wire::Bytes(bytes)) => {
                 push(&mut map, name, std::str::from_utf8(bytes).ok()?.into());
@@ -319,10 +357,10 @@ fn message(bytes: &[u8], fields: &[Field]) -> Option<Value> {
                 }
             }
             (Message(fields), Wire::Bytes(bytes)) => {
-                map.insert((*name).into(), message(bytes, fields)?);
+                map.insert((*name).into(), message(bytes, fields, whole)?);
             }
             (Messages(fields), Wire::Bytes(bytes)) => {
-                let value = message(bytes, fields)?;
+                let value = message(bytes, fields, whole)?;
                 push(&mut map, name, value);
             }
             _ => return None,

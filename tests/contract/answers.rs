@@ -221,7 +221,7 @@ fn hide_ages(table: &mut Map<String, Value>) {
     }
 }
 
-fn normalised_text(text: &str) -> String {
+pub(crate) fn normalised_text(text: &str) -> String {
     if text.parse::<jiff::Timestamp>().is_ok() {
         return "<time>".into();
     }

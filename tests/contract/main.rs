@@ -17,6 +17,8 @@
 
 mod answers;
 mod calls;
+#[cfg(feature = "real-cluster")]
+mod kubectl;
 #[allow(dead_code)]
 #[path = "../real/servers/mod.rs"]
 mod servers;

@@ -11,9 +11,12 @@
 mod access;
 mod http;
 mod objects;
+mod owners;
 mod pages;
+mod people;
 mod pods;
 mod port;
+mod ports;
 mod watching;
 
 use std::time::Duration;

@@ -73,9 +73,9 @@ impl Inner {
             if !new.is_object() {
                 return Err(ApiError::unpatchable());
             }
-            members::check(&call.res, &call.query, "PatchOptions", &mut new)?;
             // What would be a 400 in a body is a 422 as the result of a patch.
-            meta::check_type(&call.res, &mut new)
+            members::check(&call.res, &call.query, "PatchOptions", &mut new)
+                .and_then(|()| meta::check_type(&call.res, &mut new))
                 .and_then(|()| meta::check_shape(&call.res, &new))
                 .and_then(|()| shapes::check(&call.res, &new))
                 .map_err(|error| {
