@@ -211,6 +211,7 @@ impl Inner {
             self.install_crd(object);
         }
         self.note_owners(&call.res, object);
+        self.refresh_budgets(call, object);
         if *call.res.table == *tables::EVENTS {
             let name = text(object, "/metadata/name");
             self.event_written(&call.res.key(&call.path.namespace, name));
@@ -229,6 +230,7 @@ impl Inner {
         if call.res.is("policy", "poddisruptionbudgets") {
             self.own_budgets.forget(uid);
         }
+        self.refresh_budgets(call, last);
         self.collect_removed(call, last);
         if call.res.namespaced {
             self.finish_namespace(&call.path.namespace);

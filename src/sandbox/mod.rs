@@ -8,6 +8,7 @@ mod access;
 mod admission;
 mod audit;
 mod body;
+mod budgets;
 mod clock;
 mod convert;
 mod crd;

@@ -102,6 +102,12 @@ impl LabelSelector {
             .all(|r| r.matches(&|label| object.label(label)))
     }
 
+    /// Whether labels of a JSON object satisfy it.
+    pub(super) fn matches_labels(&self, labels: Option<&Value>) -> bool {
+        let label = |name: &str| labels?.get(name)?.as_str();
+        self.0.iter().all(|r| r.matches(&label))
+    }
+
     /// Whether it selects everything.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()

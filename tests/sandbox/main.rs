@@ -9,6 +9,7 @@
 #![allow(missing_docs)]
 
 mod access;
+mod budgets;
 mod http;
 mod objects;
 mod owners;

@@ -1,6 +1,6 @@
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, EvictParams, PostParams};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
@@ -279,7 +279,8 @@ async fn a_budget_status_that_a_controller_wrote_is_believed() {
     let path = "/apis/policy/v1/namespaces/default/poddisruptionbudgets";
     let budget = json!({"metadata": {"name": "b"},
         "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "train"}}}});
-    let (_, mut made) = send(&client, "POST", path, budget).await;
+    send(&client, "POST", path, budget).await;
+    let (_, mut made) = send(&client, "GET", &format!("{path}/b"), Value::Null).await;
     made["status"] = json!({"observedGeneration": 1, "disruptionsAllowed": 0, "currentHealthy": 1,
         "desiredHealthy": 1, "expectedPods": 1});
     assert_eq!(

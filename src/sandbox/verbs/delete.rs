@@ -266,6 +266,7 @@ impl Inner {
                 }
                 Ok(_) => {
                     self.after_mark(call, name);
+                    self.refresh_budgets(call, &new);
                     self.collect_waiting(call, &new);
                     return Ok(Deleted::Waiting(new));
                 }

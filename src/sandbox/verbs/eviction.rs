@@ -225,7 +225,7 @@ impl Inner {
     }
 
     /// Works the budget's status out from the pods there are, unless a controller has.
-    fn refresh_status(&self, budget: &mut Value, namespace: &str) {
+    pub(in crate::sandbox) fn refresh_status(&self, budget: &mut Value, namespace: &str) {
         let uid = object::text(budget, "/metadata/uid").to_owned();
         let generation = number(budget, "/metadata/generation");
         let observed = number(budget, "/status/observedGeneration");
