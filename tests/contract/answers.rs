@@ -60,6 +60,7 @@ impl Answer {
         })
     }
 
+    #[cfg(feature = "real-cluster")]
     pub(crate) fn to_line(&self) -> String {
         self.to_value().to_string()
     }
