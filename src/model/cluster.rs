@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
 use ahash::AHashMap;
-use jiff::Timestamp;
 
 use super::decision::{Decision, DecisionKind};
 use super::delta::{Change, Delta, Gone, Kind, SourceReport, SourceState};
@@ -20,6 +19,7 @@ use super::resources::narrow;
 use super::text::Str;
 use super::unreadable::Unreadable;
 use super::workload::{PhaseCounts, WorkloadKey, WorkloadState};
+use super::workload_entry::{WorkloadEntry, WorkloadRow, earliest};
 
 /// Decisions that are kept for the timeline.
 const LOG_LIMIT: usize = 5_000;
@@ -37,54 +37,6 @@ struct NodeEntry {
 struct PodEntry {
     pod: Arc<Pod>,
     workload: WorkloadKey,
-}
-
-#[derive(Default)]
-struct WorkloadEntry {
-    pods: BTreeSet<Uid>,
-    waiting: BTreeSet<Uid>,
-    /// Pods that say why they are as they are: a list of many workloads must not look at all pods.
-    with_reason: BTreeSet<Uid>,
-    counts: PhaseCounts,
-    /// Devices that live pods ask for.
-    asked: BTreeMap<GpuResource, i128>,
-    /// Its Jobs: one, or several that one controller (a JobSet) made.
-    jobs: BTreeMap<Uid, Arc<Job>>,
-    created: Option<Timestamp>,
-    priority: i32,
-    scheduler: Str,
-    /// As lists show it, worked out when it is first asked for after a change: of many thousand
-    /// workloads few change between two frames.
-    row: OnceLock<Arc<WorkloadRow>>,
-}
-
-/// A workload as lists show it.
-#[derive(Clone, PartialEq, Debug)]
-pub struct WorkloadRow {
-    /// Identity.
-    pub key: WorkloadKey,
-    /// State in one word.
-    pub state: WorkloadState,
-    /// Pods that exist.
-    pub pods: u32,
-    /// Pods that run.
-    pub running: u32,
-    /// Pods that wait for a node.
-    pub waiting: u32,
-    /// Pods that failed.
-    pub failed: u32,
-    /// Pods that ended well.
-    pub done: u32,
-    /// Devices that live pods ask for (for a workload without pods: none).
-    pub asked: Vec<(GpuResource, i64)>,
-    /// Highest priority among its pods.
-    pub priority: i32,
-    /// `schedulerName` of its pods.
-    pub scheduler: Str,
-    /// Earliest creation among its Job and pods.
-    pub created: Option<Timestamp>,
-    /// Why it waits or failed.
-    pub reason: Option<Str>,
 }
 
 #[derive(Default)]
@@ -636,75 +588,6 @@ impl Cluster {
     }
 }
 
-fn earliest(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
-    match (a, b) {
-        (Some(a), Some(b)) => Some(a.min(b)),
-        (a, b) => a.or(b),
-    }
-}
-
-impl WorkloadEntry {
-    fn add(&mut self, pod: &Pod) {
-        if !self.pods.insert(pod.meta.uid.clone()) {
-            return;
-        }
-        self.row = OnceLock::new();
-        self.counts.add(pod);
-        self.ask(pod, 1);
-        if pod.is_waiting() {
-            self.waiting.insert(pod.meta.uid.clone());
-        }
-        if pod.reason.is_some() {
-            self.with_reason.insert(pod.meta.uid.clone());
-        }
-        self.priority = if self.pods.len() == 1 {
-            pod.priority
-        } else {
-            self.priority.max(pod.priority)
-        };
-        self.scheduler = pod.scheduler.clone();
-        self.created = earliest(self.created, pod.meta.created);
-    }
-
-    fn remove(&mut self, pod: &Pod) {
-        if self.pods.remove(&pod.meta.uid) {
-            self.row = OnceLock::new();
-            self.counts.remove(pod);
-            self.ask(pod, -1);
-            self.waiting.remove(&pod.meta.uid);
-            self.with_reason.remove(&pod.meta.uid);
-        }
-    }
-
-    fn ask(&mut self, pod: &Pod, sign: i128) {
-        if pod.is_terminal() {
-            return;
-        }
-        for (resource, n) in pod.gpu_requests() {
-            *self.asked.entry(resource).or_default() += i128::from(n) * sign;
-        }
-    }
-
-    /// What its Jobs say, for the time in which no pod is alive; `None` without Jobs.
-    fn state_of_jobs(&self) -> Option<WorkloadState> {
-        let jobs = || self.jobs.values();
-        jobs().next()?;
-        Some(if jobs().any(|j| j.failure.is_some()) {
-            WorkloadState::Failed
-        } else if jobs().all(|j| j.complete) {
-            WorkloadState::Done
-        } else if jobs().filter(|j| !j.complete).all(|j| j.suspended) {
-            WorkloadState::Suspended
-        } else {
-            WorkloadState::Starting
-        })
-    }
-
-    fn is_empty(&self) -> bool {
-        self.pods.is_empty() && self.jobs.is_empty()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -864,7 +747,7 @@ mod tests {
                 kind: Kind::Node,
                 namespace: None,
                 state,
-                at: Timestamp::UNIX_EPOCH,
+                at: jiff::Timestamp::UNIX_EPOCH,
             })
         };
         c.apply(&report(SourceState::Denied {

@@ -22,8 +22,9 @@ mod text;
 mod tier;
 mod unreadable;
 mod workload;
+mod workload_entry;
 
-pub use cluster::{Cluster, WorkloadRow};
+pub use cluster::Cluster;
 pub use condition::Condition;
 pub use decision::{Decision, DecisionKind, FilterCount, Reason};
 pub use delta::{Change, Delta, Gone, Kind, SourceReport, SourceState};
@@ -45,3 +46,4 @@ pub use resources::{ContainerAsk, Resources, pod_requests};
 pub use text::{Str, clean, truncate_middle};
 pub use tier::{Tier, TierSource};
 pub use workload::{GroupName, WorkloadKey, WorkloadState};
+pub use workload_entry::WorkloadRow;
