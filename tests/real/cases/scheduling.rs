@@ -70,8 +70,9 @@ pub(crate) async fn one_leads_and_the_other_takes_over(server: &Server) {
     );
     second.stop().await;
 
-    // The first one leaves with writes under way; the server may record such a binding as anything
-    // but created, although it was made. None is made twice.
+    // Once, on the real server, 78 of 80 bindings were in the log as created although every pod was
+    // bound; why is not known yet (writes cut off by the hand-over, or a log that lags), so the
+    // number here is only a lower bound. None is made twice.
     let mut bindings: BTreeMap<String, u32> = BTreeMap::new();
     for record in server.audit() {
         if record.resource == "pods/binding" && record.status == 201 {
