@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ahash::AHashMap;
+use ahash::{AHashMap, AHashSet};
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -16,7 +16,7 @@ use crate::cluster::elect::{self, Election, Leadership, Role};
 use crate::cluster::events::{self, EventRecorder};
 use crate::cluster::source::ClientSource;
 use crate::cluster::write::{Outcome, WriteMode, Writer};
-use crate::model::{Decision, DecisionKind, Delta, Reason, Uid};
+use crate::model::{Change, Decision, DecisionKind, Delta, Reason, Str, Uid};
 use crate::plan::{Action, Plan};
 use crate::sched::{self, SchedConfig, State};
 use crate::tui::Leader;
@@ -31,6 +31,8 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 const GROUPS_IN_FLIGHT: usize = 32;
 /// Groups decided and not yet written, above which no more is decided.
 const BACKLOG: usize = 256;
+/// Longest that the end waits for the answers to writes under way.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// What a scheduler needs to be started.
 pub struct Scheduling {
@@ -62,6 +64,8 @@ struct Loop {
     recorder: EventRecorder,
     /// Placements whose binding is not confirmed: their Event is written when it is.
     unconfirmed: AHashMap<Uid, Arc<Decision>>,
+    /// Pods of gangs of which a part was bound: each is tried again at once, but only once.
+    cut_off: AHashSet<Uid>,
     /// Decisions on their way to every consumer. Unbounded: the bus waits for this task, so this
     /// task must never wait for the bus.
     told: mpsc::UnboundedSender<Vec<Delta>>,
@@ -69,7 +73,7 @@ struct Loop {
     in_flight: JoinSet<Written>,
 }
 
-/// Runs until `stop`, then gives the lease back.
+/// Runs until `stop`; then waits for the answers to what it has sent, and gives the lease back.
 pub async fn run(
     scheduling: Scheduling,
     source: ClientSource,
@@ -79,18 +83,21 @@ pub async fn run(
     stop: CancellationToken,
 ) {
     let identity = scheduling.election.identity.clone();
+    // Ends after `stop`: who comes next must not decide while writes of ours are under way.
+    let answered = CancellationToken::new();
     let (mut leadership, elector) = elect::start(
         &scheduling.mode,
         source.clone(),
         scheduling.election,
-        stop.clone(),
+        answered.clone(),
     );
     let writer = Writer::new(
         &scheduling.mode,
         source.clone(),
         Arc::new(leadership.clone()),
     );
-    let (recorder, event_writer) = events::start(&scheduling.mode, source, identity, stop.clone());
+    let (recorder, event_writer) =
+        events::start(&scheduling.mode, source, identity, answered.clone());
     let (told, forward) = mpsc::unbounded_channel();
     let forwarder = tokio::spawn(forward_all(forward, intake));
     let mut this = Loop {
@@ -98,6 +105,7 @@ pub async fn run(
         writer: Arc::new(writer),
         recorder,
         unconfirmed: AHashMap::new(),
+        cut_off: AHashSet::new(),
         told,
         backlog: VecDeque::new(),
         in_flight: JoinSet::new(),
@@ -139,6 +147,13 @@ pub async fn run(
             }
         }
     }
+    // Nothing is folded any more, and the bus must not wait for us.
+    drop(batches);
+    if !this.last_answers().await {
+        // A binding without an answer may still be made: the lease is left to expire.
+        elector.abort();
+    }
+    answered.cancel();
     drop(this);
     // Tasks that panicked have told so by the panic hook.
     let _ = event_writer.await;
@@ -173,6 +188,9 @@ impl Loop {
     fn fold(&mut self, batch: &Batch) {
         for delta in batch.iter() {
             self.state.apply(delta);
+            if let Delta::Pod(Change::Gone(gone)) = delta {
+                self.cut_off.remove(&gone.uid);
+            }
         }
     }
 
@@ -238,8 +256,32 @@ impl Loop {
         }
     }
 
+    /// Takes in the answers to writes under way, for a while; whether it is known of all what
+    /// became of them.
+    async fn last_answers(&mut self) -> bool {
+        self.backlog.clear();
+        let all = async {
+            let mut known = true;
+            while let Some(written) = self.in_flight.join_next().await {
+                let Ok(written) = written else {
+                    known = false;
+                    continue;
+                };
+                let unknown = |o: &Outcome| matches!(o, Outcome::Unknown { .. });
+                known &= !written.1.iter().any(unknown);
+                self.settle(&written);
+            }
+            known
+        };
+        tokio::time::timeout(LAST_ANSWERS, all)
+            .await
+            .unwrap_or(false)
+    }
+
     fn settle(&mut self, (group, outcomes): &Written) {
-        let mut refusals = Vec::new();
+        let now = Timestamp::now();
+        let cut = cut(outcomes);
+        let mut news = Vec::new();
         for (action, outcome) in group.iter().zip(outcomes) {
             let Action::Bind {
                 pod,
@@ -248,30 +290,69 @@ impl Loop {
                 ..
             } = action;
             let placement = self.unconfirmed.remove(pod);
-            match outcome {
+            let reason = match outcome {
                 Outcome::Done => {
+                    self.cut_off.remove(pod);
                     if let Some(placement) = placement {
                         self.record(&placement);
                     }
+                    continue;
                 }
                 // The place is held until the watch shows what became of it, or it expires.
                 Outcome::Unknown { why } => {
-                    tracing::warn!(%namespace, %name, %why, "no answer to a binding")
+                    tracing::warn!(%namespace, %name, %why, "no answer to a binding");
+                    Reason::Unanswered {
+                        message: why.clone(),
+                    }
                 }
-                Outcome::NotBegun { .. } => self.state.forget(action),
+                Outcome::NotBegun { .. } => {
+                    self.state.forget(action);
+                    let Some(cut) = &cut else { continue };
+                    cut.clone()
+                }
                 Outcome::Refused { code, message } => {
                     self.state.forget(action);
-                    let message = format!("{message} (HTTP {code})").into();
-                    refusals.push(Arc::new(Decision {
-                        pod: pod.clone(),
-                        namespace: namespace.clone(),
-                        name: name.clone(),
-                        kind: DecisionKind::Waiting(Reason::Refused { message }),
-                        at: Timestamp::now(),
-                    }));
+                    match &cut {
+                        // A refusal keeps a pod from being tried for a while; a gang that runs
+                        // in part must not wait for that the first time.
+                        Some(cut) if self.cut_off.insert(pod.clone()) => cut.clone(),
+                        _ => Reason::Refused {
+                            message: refusal(*code, message),
+                        },
+                    }
                 }
-            }
+            };
+            news.push(Arc::new(Decision {
+                pod: pod.clone(),
+                namespace: namespace.clone(),
+                name: name.clone(),
+                kind: DecisionKind::Waiting(reason),
+                at: now,
+            }));
         }
-        self.tell(refusals);
+        self.tell(news);
     }
 }
+
+/// The server's words with its code.
+fn refusal(code: u16, message: &str) -> Str {
+    format!("{message} (HTTP {code})").into()
+}
+
+/// Why the rest waits, when a part of a group was bound and a part was not.
+fn cut(outcomes: &[Outcome]) -> Option<Reason> {
+    let bound = outcomes.iter().filter(|o| **o == Outcome::Done).count();
+    let message = outcomes.iter().find_map(|outcome| match outcome {
+        Outcome::Refused { code, message } => Some(refusal(*code, message)),
+        Outcome::Unknown { why } => Some(why.clone()),
+        Outcome::Done | Outcome::NotBegun { .. } => None,
+    })?;
+    (bound > 0).then(|| Reason::GangCut {
+        bound: u32::try_from(bound).unwrap_or(u32::MAX),
+        of: u32::try_from(outcomes.len()).unwrap_or(u32::MAX),
+        message,
+    })
+}
+
+#[cfg(test)]
+mod tests;

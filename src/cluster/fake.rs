@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
+pub(crate) type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
 
 /// How a kind of request is answered.
 #[derive(Clone, Debug, PartialEq)]

@@ -18,6 +18,8 @@ use crate::plan::Action;
 const CONCURRENCY: usize = 32;
 /// Longest that one write may take.
 const WRITE_LIMIT: Duration = Duration::from_secs(10);
+/// Longest that a look at what a write has done may take.
+const LOOK_LIMIT: Duration = Duration::from_secs(5);
 /// The annotation that carries the fencing term.
 pub const TERM_ANNOTATION: &str = "gpudeck.dev/term";
 
@@ -67,7 +69,8 @@ pub enum Outcome {
         /// Its words.
         message: Str,
     },
-    /// No answer: it may have happened. The watch will tell.
+    /// No certain answer, and the object does not show it (yet): it may still happen. The watch
+    /// will tell.
     Unknown {
         /// What went wrong.
         why: Str,
@@ -149,14 +152,21 @@ impl Writer {
             {
                 continue;
             }
-            return outcome(&error);
+            return match outcome(&error) {
+                Outcome::Unknown { why } => {
+                    look(&api, action).await.unwrap_or(Outcome::Unknown { why })
+                }
+                certain => certain,
+            };
         }
     }
 }
 
+/// What an error says of the write. After a 5xx the server does not know itself whether it has
+/// stored it: etcd may have, when its answer came too late.
 fn outcome(error: &ApiError) -> Outcome {
     match error {
-        ApiError::Status { code, message, .. } if *code != 504 => Outcome::Refused {
+        ApiError::Status { code, message, .. } if *code < 500 => Outcome::Refused {
             code: *code,
             message: message.clone(),
         },
@@ -167,6 +177,37 @@ fn outcome(error: &ApiError) -> Outcome {
         other => Outcome::Unknown {
             why: clean(&other.to_string(), 400).into(),
         },
+    }
+}
+
+/// Reads whether an action without a certain answer was done; `None`: that cannot be told.
+async fn look(api: &Api, action: &Action) -> Option<Outcome> {
+    let Action::Bind {
+        pod: uid,
+        namespace,
+        name,
+        node,
+    } = action;
+    let refused = |code, message: String| {
+        Some(Outcome::Refused {
+            code,
+            message: clean(&message, 400).into(),
+        })
+    };
+    let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+    let found = match api.get(&path, LOOK_LIMIT).await {
+        Ok(found) => found,
+        Err(e) if e.code() == Some(404) => return refused(404, format!("pod {name} is gone")),
+        Err(_) => return None,
+    };
+    let text = |pointer: &str| found.pointer(pointer).and_then(Value::as_str).unwrap_or("");
+    if text("/metadata/uid") != &*uid.0 {
+        return refused(404, format!("pod {name} is gone; another has its name"));
+    }
+    match text("/spec/nodeName") {
+        "" => None,
+        at if *at == **node => Some(Outcome::Done),
+        at => refused(409, format!("pod {name} is bound to {at} already")),
     }
 }
 
@@ -221,7 +262,7 @@ mod tests {
 
     use std::sync::Mutex;
 
-    use super::super::fake;
+    use super::super::fake::{self, Reply};
     use super::*;
     use crate::model::Uid;
 
@@ -244,10 +285,17 @@ mod tests {
             let seen = seen.clone();
             async move {
                 let path = request.uri().path().to_owned();
+                if request.method() == Method::GET {
+                    return Ok(shown(path.rsplit('/').next().unwrap()));
+                }
                 let body = request.into_body().collect_bytes().await.unwrap();
                 seen.lock()
                     .unwrap()
                     .push((path.clone(), serde_json::from_slice(&body).unwrap()));
+                if let Some((_, code)) = path.split_once("/says-") {
+                    let code = code[..3].parse().unwrap();
+                    return Ok(fake::reply(code, fake::status(code, "", "no etcd")));
+                }
                 if path.contains("/taken") {
                     let words = "pod taken is already assigned to node \"n0\"";
                     return Ok(fake::reply(409, fake::status(409, "Conflict", words)));
@@ -259,6 +307,55 @@ mod tests {
             }
         });
         (ClientSource::fixed(client, "https://fake"), log)
+    }
+
+    /// A pod as the server shows it, by the end of its name.
+    fn shown(name: &str) -> Reply {
+        let node = match name.rsplit('-').next() {
+            Some("gone") => return fake::reply(404, fake::status(404, "NotFound", "")),
+            Some("unread") => return fake::reply(403, fake::status(403, "Forbidden", "")),
+            Some("done") => "n1",
+            Some("elsewhere") => "n2",
+            _ => "",
+        };
+        let uid = format!("uid-{}", name.trim_end_matches("-new"));
+        let pod = json!({"metadata": {"name": name, "uid": uid}, "spec": {"nodeName": node}});
+        fake::reply(200, pod.to_string())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_an_answer_that_says_nothing_the_pod_is_read() {
+        let refused = |code, message: &str| Outcome::Refused {
+            code,
+            message: message.into(),
+        };
+        let unknown = |code: u16| Outcome::Unknown {
+            why: format!("the API server answered {code}: no etcd").into(),
+        };
+        for (name, expected) in [
+            ("says-400-done", refused(400, "no etcd")),
+            ("says-500-done", Outcome::Done),
+            ("says-503-done", Outcome::Done),
+            ("says-504-done", Outcome::Done),
+            ("hangs-done", Outcome::Done),
+            ("says-500-waits", unknown(500)),
+            ("says-504-waits", unknown(504)),
+            ("says-503-unread", unknown(503)),
+            ("says-500-gone", refused(404, "pod says-500-gone is gone")),
+            (
+                "says-500-elsewhere",
+                refused(409, "pod says-500-elsewhere is bound to n2 already"),
+            ),
+            (
+                "says-500-new",
+                refused(404, "pod says-500-new is gone; another has its name"),
+            ),
+        ] {
+            let (source, log) = server();
+            let outcomes = writer(source, OperatorFence).execute(&[bind(name)]).await;
+            assert_eq!(outcomes, [expected], "{name}");
+            assert_eq!(log.lock().unwrap().len(), 1, "{name}: it is sent once");
+        }
     }
 
     fn writer(source: ClientSource, fence: impl Fence + 'static) -> Writer {

@@ -57,6 +57,20 @@ pub enum Reason {
         /// The server's words.
         message: Str,
     },
+    /// The server refused a part of a gang's writes after it had done the others.
+    GangCut {
+        /// Writes that were done.
+        bound: u32,
+        /// Writes that were meant.
+        of: u32,
+        /// What came of the first that was not done.
+        message: Str,
+    },
+    /// Whether the write was done is not known; its place is held until the watch tells.
+    Unanswered {
+        /// What went wrong.
+        message: Str,
+    },
 }
 
 fn write_filters(f: &mut fmt::Formatter<'_>, filters: &[FilterCount]) -> fmt::Result {
@@ -93,6 +107,14 @@ impl fmt::Display for Reason {
             Reason::Gated { gates } => write!(f, "held by scheduling gate {}", gates.join(", ")),
             Reason::Unsupported { what } => f.write_str(what),
             Reason::Refused { message } => write!(f, "refused by the server: {message}"),
+            Reason::GangCut { bound, of, message } => write!(
+                f,
+                "only {bound} of {of} pods of the gang were bound, the others are tried again at \
+                 once: {message}"
+            ),
+            Reason::Unanswered { message } => {
+                write!(f, "whether it was bound is not known yet: {message}")
+            }
         }
     }
 }
