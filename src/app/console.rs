@@ -5,18 +5,20 @@ use std::time::Duration;
 use color_eyre::eyre::Result;
 use jiff::Timestamp;
 use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
 
 use super::cli::ClusterArgs;
 use super::engine::{Engine, Feed, Options};
 use super::place::Place;
 use super::schedule::Scheduling;
+use crate::cluster::context::ContextError;
 use crate::cluster::fetch::{self, Resource};
 use crate::cluster::source::ClientSource;
 use crate::cluster::write::WriteMode;
 use crate::model::Str;
 use crate::tui::browse::{Ask, BrowseRow, Listing, NoListing, ResourceRef};
 use crate::tui::run::{self, Ports};
-use crate::tui::{App, Cmd, Level, Msg, ObjectRef, Session, Settings, views};
+use crate::tui::{App, Cmd, Msg, ObjectRef, Session, Settings, views};
 
 /// Messages between the engine and the console.
 const DEPTH: usize = 64;
@@ -93,43 +95,91 @@ struct Driver {
     contexts: Vec<Str>,
 }
 
+/// A switch of context under way: login helpers may take their time. Dropping it gives it up.
+struct Switch {
+    to: Str,
+    connecting: JoinHandle<Result<Place, ContextError>>,
+}
+
+impl Switch {
+    fn begin(to: Str, args: ClusterArgs) -> Self {
+        let connecting = tokio::spawn(async move { Place::connect(&args, true).await });
+        Switch { to, connecting }
+    }
+}
+
+impl Drop for Switch {
+    fn drop(&mut self) {
+        self.connecting.abort();
+    }
+}
+
+/// The end of the switch under way; waits forever when there is none.
+async fn switched(switch: &mut Option<Switch>) -> (Str, Result<Place, String>) {
+    let Some(under_way) = switch else {
+        return std::future::pending().await;
+    };
+    let result = match (&mut under_way.connecting).await {
+        Ok(result) => result.map_err(|e| e.to_string()),
+        Err(e) => Err(e.to_string()),
+    };
+    let to = under_way.to.clone();
+    *switch = None;
+    (to, result)
+}
+
 impl Driver {
     /// Carries messages both ways until the console has closed its end.
     async fn run(mut self, place: Place, mut commands: mpsc::Receiver<Cmd>) {
         let mut place = place;
         let (mut engine, mut feed) = engine_at(&place, self.rights);
+        let mut switch = None;
+        // Engines of places that were left: a hung API must not hold up the next place.
+        let mut leaving = JoinSet::new();
         loop {
-            let msg = tokio::select! {
-                command = commands.recv() => {
-                    let Some(command) = command else { break };
-                    if let Some(next) = self.obey(command, &place).await {
-                        engine.stop().await;
-                        place = next;
-                        self.source = place.source.clone();
-                        self.generation += 1;
-                        let session = session_at(&place, self.generation, self.rights);
-                        if self.messages.send(Msg::Session(session)).await.is_err() {
-                            return;
+            let next = tokio::select! {
+                command = commands.recv() => match command {
+                    None => break,
+                    Some(command) => self.obey(command, &place, &mut switch),
+                },
+                (context, result) = switched(&mut switch) => match result {
+                    Ok(place) => Some(place),
+                    Err(why) => {
+                        let msg = Msg::NotSwitched { context, why };
+                        if self.messages.send(msg).await.is_err() {
+                            break;
                         }
-                        (engine, feed) = engine_at(&place, self.rights);
+                        None
                     }
-                    continue;
+                },
+                msg = told(&mut feed, self.generation) => {
+                    let Some(msg) = msg else { break };
+                    if self.messages.send(msg).await.is_err() {
+                        break;
+                    }
+                    None
                 }
-                Some(batch) = feed.deltas.recv() => {
-                    Msg::Deltas { generation: self.generation, deltas: batch.to_vec() }
-                }
-                Some(leader) = feed.leader.recv() => Msg::Leader(leader),
-                else => break,
             };
-            if self.messages.send(msg).await.is_err() {
+            let Some(next) = next else { continue };
+            place = next;
+            self.source = place.source.clone();
+            self.generation += 1;
+            let session = session_at(&place, self.generation, self.rights);
+            if self.messages.send(Msg::Session(session)).await.is_err() {
                 break;
             }
+            // What nobody reads would hold up the engine's end.
+            drop(feed);
+            leaving.spawn(engine.stop());
+            (engine, feed) = engine_at(&place, self.rights);
         }
+        drop(feed);
         engine.stop().await;
+        while leaving.join_next().await.is_some() {}
     }
 
-    /// Does what the console asks; a new place when it wants one.
-    async fn obey(&self, command: Cmd, here: &Place) -> Option<Place> {
+    /// Does what the console asks; a new place when it wants one that is there at once.
+    fn obey(&self, command: Cmd, here: &Place, switch: &mut Option<Switch>) -> Option<Place> {
         match command {
             Cmd::FetchObject(object) => {
                 tokio::spawn(fetch_object(
@@ -167,17 +217,18 @@ impl Driver {
                     namespace: None,
                     kubeconfig: self.args.kubeconfig.clone(),
                 };
-                match Place::connect(&args, true).await {
-                    Ok(place) => Some(place),
-                    Err(e) => {
-                        self.notice(&format!("{name} cannot be opened: {e}")).await;
-                        None
-                    }
-                }
+                *switch = Some(Switch::begin(name, args));
+                None
+            }
+            Cmd::StayHere => {
+                *switch = None;
+                None
             }
             Cmd::SwitchNamespace(namespace) => {
                 // With everything listed a narrower view needs no new reading.
-                here.namespace.is_some().then(|| Place {
+                here.namespace.as_ref()?;
+                *switch = None;
+                Some(Place {
                     source: here.source.clone(),
                     context: here.context.clone(),
                     namespace,
@@ -189,13 +240,16 @@ impl Driver {
             Cmd::Copy(_) | Cmd::Suspend | Cmd::Redraw | Cmd::Quit => None,
         }
     }
+}
 
-    async fn notice(&self, text: &str) {
-        // A console that is gone needs no notice.
-        let _ = self
-            .messages
-            .send(Msg::Notice(Level::Error, text.to_owned()))
-            .await;
+/// The next message of an engine; `None` when it has ended.
+async fn told(feed: &mut Feed, generation: u64) -> Option<Msg> {
+    tokio::select! {
+        Some(batch) = feed.deltas.recv() => {
+            Some(Msg::Deltas { generation, deltas: batch.to_vec() })
+        }
+        Some(leader) = feed.leader.recv() => Some(Msg::Leader(leader)),
+        else => None,
     }
 }
 
@@ -306,23 +360,98 @@ mod tests {
             .unwrap()
     }
 
-    #[tokio::test]
-    async fn resources_are_found_and_listed_and_a_question_about_another_place_is_dropped() {
-        let server = ApiServer::new(Options::default()).unwrap();
-        let place = Place::embedded(server.client());
-        let (messages_tx, mut messages) = mpsc::channel(DEPTH);
-        let (commands, commands_rx) = mpsc::channel(DEPTH);
+    fn driver(place: &Place, args: ClusterArgs) -> (Driver, mpsc::Receiver<Msg>) {
+        let (messages, received) = mpsc::channel(DEPTH);
         let driver = Driver {
-            args: ClusterArgs::default(),
+            args,
             rights: Rights {
                 read_only: true,
                 schedule: false,
             },
             source: place.source.clone(),
             generation: 0,
-            messages: messages_tx,
+            messages,
             contexts: Vec::new(),
         };
+        (driver, received)
+    }
+
+    /// A kubeconfig whose context `slow` logs in by a helper that waits for the file `go` beside
+    /// it, and whose context `there` needs no login.
+    fn slow_login(folder: &std::path::Path) -> std::path::PathBuf {
+        let at = folder.display();
+        let wait = format!("until [ -e {at}/go ] || [ ! -d {at} ]; do sleep 0.05; done; exit 1");
+        let config = serde_json::json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "slow",
+            "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+            "contexts": [
+                {"name": "slow", "context": {"cluster": "c", "user": "slow"}},
+                {"name": "there", "context": {"cluster": "c", "user": "none"}},
+            ],
+            "users": [
+                {"name": "slow", "user": {"exec": {
+                    "apiVersion": "client.authentication.k8s.io/v1", "command": "sh",
+                    "args": ["-c", wait], "interactiveMode": "Never"}}},
+                {"name": "none", "user": {}},
+            ],
+        });
+        let path = folder.join("kubeconfig");
+        std::fs::write(&path, config.to_string()).unwrap();
+        path
+    }
+
+    #[tokio::test]
+    async fn a_slow_login_holds_nothing_up_and_can_be_given_up() {
+        crate::cluster::client::install_crypto();
+        let folder = tempfile::tempdir().unwrap();
+        let args = ClusterArgs {
+            kubeconfig: Some(slow_login(folder.path())),
+            ..ClusterArgs::default()
+        };
+        let server = ApiServer::new(Options::default()).unwrap();
+        let place = Place::embedded(server.client());
+        let (driver, mut messages) = driver(&place, args);
+        let (commands, commands_rx) = mpsc::channel(DEPTH);
+        let driven = tokio::spawn(driver.run(place, commands_rx));
+        let give = async |cmd| commands.send(cmd).await.unwrap();
+        // While the helper waits the place before is there.
+        give(Cmd::SwitchContext("slow".into())).await;
+        give(Cmd::ListResources { generation: 0 }).await;
+        answer(&mut messages, |m| matches!(m, Msg::Resources { .. })).await;
+        // Given up, it is never entered, nor told to have failed.
+        give(Cmd::StayHere).await;
+        give(Cmd::SwitchContext("nowhere".into())).await;
+        let ended = |m: &Msg| matches!(m, Msg::NotSwitched { .. } | Msg::Session(_));
+        let Msg::NotSwitched { context, why } = answer(&mut messages, ended).await else {
+            panic!("there is no such context");
+        };
+        assert_eq!(&*context, "nowhere");
+        assert!(why.contains("has no context \"nowhere\""), "{why}");
+        // Another one takes its place.
+        give(Cmd::SwitchContext("slow".into())).await;
+        give(Cmd::SwitchContext("there".into())).await;
+        let Msg::Session(session) = answer(&mut messages, ended).await else {
+            panic!("the other place is entered");
+        };
+        assert_eq!((&*session.context, session.generation), ("there", 1));
+        // A login that fails is told.
+        give(Cmd::SwitchContext("slow".into())).await;
+        std::fs::write(folder.path().join("go"), "").unwrap();
+        let Msg::NotSwitched { context, why } = answer(&mut messages, ended).await else {
+            panic!("the login failed");
+        };
+        assert_eq!(&*context, "slow");
+        assert!(why.contains("the login helper"), "{why}");
+        drop(commands);
+        driven.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn resources_are_found_and_listed_and_a_question_about_another_place_is_dropped() {
+        let server = ApiServer::new(Options::default()).unwrap();
+        let place = Place::embedded(server.client());
+        let (driver, mut messages) = driver(&place, ClusterArgs::default());
+        let (commands, commands_rx) = mpsc::channel(DEPTH);
         let driven = tokio::spawn(driver.run(place, commands_rx));
         commands
             .send(Cmd::ListResources { generation: 0 })

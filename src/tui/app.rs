@@ -67,6 +67,13 @@ pub enum Msg {
     },
     /// The console is at another place now. Another generation: everything known is forgotten.
     Session(Session),
+    /// [`Cmd::SwitchContext`] came to nothing: the console stays where it is.
+    NotSwitched {
+        /// The context that was asked for.
+        context: Str,
+        /// Why it cannot be opened.
+        why: String,
+    },
     /// Who decides about placement.
     Leader(super::session::Leader),
     /// A sentence for the person.
@@ -89,8 +96,11 @@ pub enum Cmd {
     },
     /// Get a list from the server; answer with [`Msg::Browsed`].
     Browse(Ask),
-    /// Look at another context; answer with [`Msg::Session`].
+    /// Look at another context; answer with [`Msg::Session`] or [`Msg::NotSwitched`]. A later one
+    /// takes the place of one without its answer.
     SwitchContext(Str),
+    /// Give up the switch of context that is under way.
+    StayHere,
     /// Another namespace is shown, or all. The console has it already; sources that are limited to
     /// one namespace follow.
     SwitchNamespace(Option<Str>),
@@ -251,6 +261,7 @@ impl App {
                 Some(pane) => !pane.search().is_empty(),
                 None => view.is_some_and(|v| !v.filter().is_empty() || v.is_inside()),
             },
+            connecting: self.world.connecting.is_some(),
             sortable: view.is_some_and(|v| !v.sort_columns().is_empty()),
             sort: view.and_then(View::sort),
             acts: [Act::ZoomIn, Act::ZoomOut, Act::GroupNext]

@@ -145,6 +145,8 @@ pub struct Where {
     pub marks: usize,
     /// Whether a filter is in force, or the text is searched.
     pub filtered: bool,
+    /// Whether a switch of context is under way.
+    pub connecting: bool,
     /// Whether rows can be sorted.
     pub sortable: bool,
     /// The order in force.
@@ -308,7 +310,10 @@ pub const COMMANDS: &[Command] = &[
     reads(CommandId::Back, "back", "back", Group::Move, 2,
         |w| match w.place {
             Place::Text | Place::Entry => When::Yes,
-            Place::View => yes_if(w.filtered, "nothing is open and no filter is set"),
+            Place::View => yes_if(
+                w.filtered || w.connecting,
+                "nothing is open and no filter is set",
+            ),
         },
         "Closes what is open; in a view, takes the filter away or leaves what was entered."),
     reads(CommandId::Mark, "mark", "mark", Group::Row, 3, on_row,

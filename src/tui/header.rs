@@ -216,6 +216,15 @@ fn where_line(app: &App, strip: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
         ),
     ]);
     let mut right = vec![Part::new(0, freshness_spans(ctx))];
+    if let Some(to) = &world.connecting {
+        let text = format!(
+            "{} connecting to {}",
+            ctx.glyph(Glyph::Ellipsis),
+            truncate_middle(to, 30)
+        );
+        let span = Span::styled(text, ctx.style(Meaning::Loading));
+        right.push(Part::new(1, vec![span]));
+    }
     if let Some(span) = denied_span(ctx) {
         right.push(Part::new(1, vec![span]));
     }

@@ -38,7 +38,7 @@ pub struct Ports {
     /// Messages to the console, bounded: a console that is behind slows its sources down.
     pub messages: mpsc::Receiver<Msg>,
     /// Effects that the rest is to have: [`Cmd::FetchObject`], [`Cmd::SwitchContext`],
-    /// [`Cmd::SwitchNamespace`].
+    /// [`Cmd::StayHere`], [`Cmd::SwitchNamespace`].
     pub commands: mpsc::Sender<Cmd>,
 }
 

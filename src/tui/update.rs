@@ -57,6 +57,11 @@ impl App {
             }
             Msg::Browsed { ask, result } => self.world.browse.take(&ask, result, now),
             Msg::Session(session) => self.enter(session),
+            Msg::NotSwitched { context, why } => {
+                self.world.connecting = None;
+                let text = format!("{context} cannot be opened: {why}");
+                self.note(Level::Error, crate::model::clean(&text, 1_000));
+            }
             Msg::Leader(leader) => self.world.leader = leader,
             Msg::Notice(level, text) => self.note(level, crate::model::clean(&text, 1_000)),
             Msg::Tick => {}
@@ -161,7 +166,10 @@ impl App {
                     Choice::Command(id) => self.give(id),
                     Choice::Namespace(namespace) => self.show_namespace(namespace),
                     Choice::Context(name) => {
-                        self.note(Level::Info, format!("switching to context {name}"));
+                        let back = self.world.keymap.key_of(CommandId::Back);
+                        let stay = back.map_or(String::new(), |k| format!("; {k} stays here"));
+                        self.note(Level::Info, format!("connecting to {name}{stay}"));
+                        self.world.connecting = Some(name.clone());
                         vec![Cmd::SwitchContext(name)]
                     }
                     Choice::Go(target) => {
@@ -382,7 +390,7 @@ impl App {
                 }
             },
             CommandId::Open => return self.open(),
-            CommandId::Back => self.back(),
+            CommandId::Back => return self.back(),
             CommandId::Earlier | CommandId::Later => self.step(id == CommandId::Earlier),
             CommandId::Filter => self.start_filter(),
             CommandId::Palette => {
@@ -454,16 +462,23 @@ impl App {
         Vec::new()
     }
 
-    fn back(&mut self) {
-        if self.layers.pop().is_none() {
-            self.on_view(|v| {
-                if v.filter().is_empty() && v.leave() {
-                    return;
-                }
-                // No filter is always a sound filter.
-                let _ = v.set_filter("");
-            });
+    fn back(&mut self) -> Vec<Cmd> {
+        if self.layers.pop().is_some() {
+            return Vec::new();
         }
+        if self.world.connecting.take().is_some() {
+            let here = self.world.session.context.clone();
+            self.note(Level::Info, format!("stays in {here}"));
+            return vec![Cmd::StayHere];
+        }
+        self.on_view(|v| {
+            if v.filter().is_empty() && v.leave() {
+                return;
+            }
+            // No filter is always a sound filter.
+            let _ = v.set_filter("");
+        });
+        Vec::new()
     }
 
     fn step(&mut self, back: bool) {

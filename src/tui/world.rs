@@ -8,7 +8,7 @@ use super::keymap::Keymap;
 use super::session::{Leader, Session};
 use super::theme::Theme;
 use super::view::{Ctx, Stamp};
-use crate::model::{Cluster, Figures};
+use crate::model::{Cluster, Figures, Str};
 
 /// What is known and how it is drawn.
 pub struct World {
@@ -20,6 +20,8 @@ pub struct World {
     pub now: Timestamp,
     /// Where the console is.
     pub session: Session,
+    /// The context that a switch under way goes to.
+    pub connecting: Option<Str>,
     /// Who decides.
     pub leader: Leader,
     /// Styles.
@@ -43,6 +45,7 @@ impl World {
             figures: Figures::default(),
             now: Timestamp::UNIX_EPOCH,
             session,
+            connecting: None,
             leader: Leader::default(),
             theme,
             glyphs,
@@ -90,6 +93,7 @@ impl World {
     /// Forgets all that was known and takes a new place to look at.
     pub fn enter(&mut self, session: Session) {
         self.session = session;
+        self.connecting = None;
         self.cluster = Cluster::new();
         self.figures = Figures::default();
         self.published = 0;

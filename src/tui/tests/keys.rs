@@ -235,6 +235,37 @@ fn palette_finds_commands_nodes_namespaces_and_contexts() {
 }
 
 #[test]
+fn a_switch_of_context_is_shown_until_it_ends_and_can_be_given_up() {
+    let mut desk = Desk::of_nodes(3);
+    let switch = |desk: &mut Desk| {
+        desk.press(":");
+        desk.typed("lab");
+        assert_eq!(desk.press("enter"), [Cmd::SwitchContext("lab".into())]);
+    };
+    switch(&mut desk);
+    assert_eq!(desk.footer(), "connecting to lab; esc stays here");
+    // The place is still there, and says where it goes.
+    desk.press("j");
+    assert!(
+        desk.screen().contains("connecting to lab"),
+        "{}",
+        desk.screen()
+    );
+    assert_eq!(desk.press("esc"), [Cmd::StayHere]);
+    assert!(desk.footer().starts_with("stays in "), "{}", desk.footer());
+    assert!(!desk.screen().contains("connecting to lab"));
+    assert_eq!(desk.press("esc"), []);
+
+    switch(&mut desk);
+    desk.tell(Msg::NotSwitched {
+        context: "lab".into(),
+        why: "it is away\u{1b}[2J".to_owned(),
+    });
+    assert_eq!(desk.footer(), "lab cannot be opened: it is away�[2J");
+    assert!(!desk.screen().contains("connecting to lab"));
+}
+
+#[test]
 fn a_disabled_command_in_the_palette_says_why_and_stays() {
     let mut desk = Desk::of_nodes(0);
     desk.press(":");
