@@ -27,7 +27,15 @@ pub async fn print(place: &Place, args: &SnapshotArgs, ascii: bool) -> Result<()
     let deadline = tokio::time::Instant::now() + Duration::from_secs(args.timeout);
     while let Some(pending) = unsettled(&cluster) {
         match tokio::time::timeout_at(deadline, feed.deltas.recv()).await {
-            Ok(Some(batch)) => batch.iter().for_each(|delta| cluster.apply(delta)),
+            Ok(Some(batch)) => {
+                batch.iter().for_each(|delta| cluster.apply(delta));
+                // Waiting helps against a server that does not answer, not against this.
+                if place.source.login_is_in_vain()
+                    && let Some(why) = trouble(&cluster, pending)
+                {
+                    return Err(eyre!("{pending} could not be read: {why}"));
+                }
+            }
             Ok(None) => break,
             Err(_) => {
                 return Err(eyre!(

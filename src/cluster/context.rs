@@ -163,6 +163,9 @@ fn read(paths: &[PathBuf], must_exist: bool) -> Result<Option<Kubeconfig>, Conte
             Err(e) if e.kind() == std::io::ErrorKind::NotFound && !must_exist => continue,
             Err(e) => return Err(unreadable(e.to_string())),
             Ok(m) if m.is_dir() => return Err(unreadable("it is a directory".to_owned())),
+            Ok(m) if m.len() == 0 && must_exist => {
+                return Err(unreadable("it is empty".to_owned()));
+            }
             Ok(m) if m.len() == 0 => continue,
             Ok(_) => {}
         }
@@ -485,6 +488,15 @@ users:
             e.to_string()
                 .starts_with("cannot read the kubeconfig /nonexistent/config: No such file")
         );
+        let emptied = |must_exist| {
+            let paths = [PathBuf::from("/dev/null")];
+            read(&paths, must_exist).map(|found| found.is_some())
+        };
+        assert_eq!(
+            emptied(true).unwrap_err().to_string(),
+            "cannot read the kubeconfig /dev/null: it is empty"
+        );
+        assert!(!emptied(false).unwrap(), "one of a list is passed over");
     }
 
     #[test]

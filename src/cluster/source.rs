@@ -1,6 +1,7 @@
 //! The client that all tasks share, rebuilt when its credentials are refused.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use kube::Client;
@@ -35,6 +36,7 @@ struct Inner {
     server: Str,
     current: watch::Sender<Current>,
     pace: Mutex<Pace>,
+    in_vain: AtomicBool,
     build: Arc<Build>,
 }
 
@@ -64,6 +66,7 @@ impl ClientSource {
                     wait: FIRST_WAIT,
                     failure: None,
                 }),
+                in_vain: AtomicBool::new(false),
                 build: Arc::new(build),
             }),
         }
@@ -94,6 +97,12 @@ impl ClientSource {
         &self.inner.server
     }
 
+    /// Whether the credentials are refused and the last login has failed or did not help: without
+    /// the user nothing will change soon.
+    pub fn login_is_in_vain(&self) -> bool {
+        self.inner.in_vain.load(Ordering::SeqCst)
+    }
+
     /// Replaces the client of generation `refused` after a 401. Of many tasks that were refused
     /// together one logs in; a login that did not help is not repeated for a while, in which this
     /// answers `Ok` and changes nothing.
@@ -109,6 +118,7 @@ impl ClientSource {
         if let Some(last) = pace.last {
             let passed = now - last;
             if passed < pace.wait {
+                self.inner.in_vain.store(true, Ordering::SeqCst);
                 return match &pace.failure {
                     Some(failure) => Err(failure.clone()),
                     None => Ok(()),
@@ -138,6 +148,7 @@ impl ClientSource {
         match built {
             Ok(client) => {
                 pace.failure = None;
+                self.inner.in_vain.store(false, Ordering::SeqCst);
                 self.inner.current.send_replace(Current {
                     client,
                     generation: refused + 1,
@@ -146,6 +157,7 @@ impl ClientSource {
             }
             Err(e) => {
                 pace.failure = Some(e.clone());
+                self.inner.in_vain.store(true, Ordering::SeqCst);
                 Err(e)
             }
         }

@@ -108,6 +108,8 @@ pub(super) struct KindTask {
     empty_watches: u32,
     /// Refusals in a row of what was granted before.
     refusals: u32,
+    /// The client that was refused was replaced: the next try may be made at once.
+    logged_in: bool,
     counters: Arc<Counters>,
 }
 
@@ -134,6 +136,7 @@ impl KindTask {
             pause: FIRST_PAUSE,
             empty_watches: 0,
             refusals: 0,
+            logged_in: false,
             counters: health.counters(kind),
         }
     }
@@ -317,12 +320,15 @@ impl KindTask {
     }
 
     /// After a 401 the client is rebuilt; what is left is why that did not help.
-    async fn refused(&self, error: ApiError, generation: u64) -> ApiError {
+    async fn refused(&mut self, error: ApiError, generation: u64) -> ApiError {
         if !matches!(error, ApiError::Unauthorized { .. }) {
             return error;
         }
         match self.source.rebuild(generation).await {
-            Ok(()) => error,
+            Ok(()) => {
+                self.logged_in = self.source.current().1 != generation;
+                error
+            }
             Err(login) => login,
         }
     }
@@ -486,6 +492,9 @@ impl KindTask {
     /// Tells what went wrong and waits as long as that makes sense.
     async fn trouble(&mut self, error: ApiError) -> Result<Next, Closed> {
         count(&self.counters.troubles, 1);
+        if std::mem::take(&mut self.logged_in) {
+            return Ok(Next::Again);
+        }
         let why: Str = clean(&error.to_string(), 500).into();
         match error.code() {
             // A server that has just started does not know the roles yet, or not its own APIs.
