@@ -80,8 +80,12 @@ pub(crate) fn node(spec: &NodeSpec<'_>) -> Delta {
         created: Some(ago(spec.age)),
         ..Meta::default()
     };
-    let capacity = amounts(96, 1024, spec.devices);
+    let mut capacity = amounts(96, 1024, spec.devices);
     let mut allocatable = amounts(94, 1000, spec.devices);
+    // Every kubelet states the page sizes that it does not use; a description leaves them out.
+    for all in [&mut capacity, &mut allocatable] {
+        all.set_extended(&"hugepages-1Gi".into(), 0);
+    }
     if spec.sick > 0 {
         let key: Str = "nvidia.com/gpu".into();
         allocatable.set_extended(&key, allocatable.extended(&key) - spec.sick);
