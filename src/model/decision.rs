@@ -23,7 +23,8 @@ pub enum Reason {
     NoNodeFits {
         /// Nodes looked at.
         nodes: u32,
-        /// Counts by first failing filter, largest first.
+        /// Counts by what refuses, largest first: the first failing filter, or each resource that
+        /// is too little.
         filters: Box<[FilterCount]>,
     },
     /// The gang has fewer pods than its minimum.

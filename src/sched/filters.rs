@@ -1,5 +1,5 @@
 //! May a pod of this class run on this node? The filters of kube-scheduler, in its order: the
-//! first that says no is the reason.
+//! first that says no is the reason. The one that looks at amounts names all that is too little.
 //!
 //! Source: kubernetes 1.37 pkg/scheduler/framework/plugins, order of its default profile
 //! (NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit, VolumeBinding,
@@ -27,6 +27,8 @@ pub(super) enum Verdict {
     Affinity,
     /// A host port is in use.
     Ports,
+    /// Too little of at least one resource.
+    Lacks(Lacks),
     /// As many pods as the kubelet allows.
     Pods,
     /// CPU.
@@ -49,7 +51,8 @@ impl Verdict {
     /// kube-scheduler's words, to be read after a number of nodes.
     pub(super) fn words(self, class: &Class) -> Str {
         match self {
-            Verdict::Fits | Verdict::Absent => "".into(),
+            // The last is counted as its parts, see `Lacks::parts`.
+            Verdict::Fits | Verdict::Absent | Verdict::Lacks(_) => "".into(),
             Verdict::Unschedulable => "node(s) were unschedulable".into(),
             Verdict::Taints => "node(s) had untolerated taint(s)".into(),
             Verdict::Affinity => "node(s) didn't match Pod's node affinity/selector".into(),
@@ -68,6 +71,34 @@ impl Verdict {
             }
             Verdict::VolumeZone => "node(s) had no available volume zone".into(),
         }
+    }
+}
+
+/// What a node has too little of, a bit each: pods, CPU, memory, ephemeral storage, then the
+/// class's extended resources in their order; the last bit is for all those beyond the bits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) struct Lacks(u16);
+
+impl Lacks {
+    /// Bits before those of extended resources.
+    const NAMED: u8 = 4;
+    const LAST: u8 = 15;
+
+    fn add(&mut self, lacks: bool, bit: u8) {
+        self.0 |= u16::from(lacks) << bit.min(Self::LAST);
+    }
+
+    /// Each as a verdict of its own.
+    pub(super) fn parts(self) -> impl Iterator<Item = Verdict> {
+        (0..=Self::LAST)
+            .filter(move |bit| self.0 & (1 << bit) != 0)
+            .map(|bit| match bit {
+                0 => Verdict::Pods,
+                1 => Verdict::Cpu,
+                2 => Verdict::Memory,
+                3 => Verdict::Ephemeral,
+                at => Verdict::Extended(at - Self::NAMED),
+            })
     }
 }
 
@@ -164,22 +195,15 @@ fn place_verdict(constraints: &Constraints, node: &Node) -> Option<Verdict> {
 /// A resource that is not asked for never stands in the way, even on an over-committed node.
 fn room_verdict(ask: &Ask, room: &Room) -> Option<Verdict> {
     let lacks = |wanted: i64, left: i128| wanted > 0 && i128::from(wanted) > left;
-    if room.pods < 1 {
-        return Some(Verdict::Pods);
+    let mut all = Lacks::default();
+    all.add(room.pods < 1, 0);
+    all.add(lacks(ask.cpu_milli, room.cpu_milli), 1);
+    all.add(lacks(ask.mem_bytes, room.mem_bytes), 2);
+    all.add(lacks(ask.ephemeral_bytes, room.ephemeral_bytes), 3);
+    for (bit, (key, n)) in (Lacks::NAMED..).zip(&ask.extended) {
+        all.add(lacks(*n, room.extended(key)), bit);
     }
-    if lacks(ask.cpu_milli, room.cpu_milli) {
-        return Some(Verdict::Cpu);
-    }
-    if lacks(ask.mem_bytes, room.mem_bytes) {
-        return Some(Verdict::Memory);
-    }
-    if lacks(ask.ephemeral_bytes, room.ephemeral_bytes) {
-        return Some(Verdict::Ephemeral);
-    }
-    ask.extended
-        .iter()
-        .position(|(key, n)| lacks(*n, room.extended(key)))
-        .map(|at| Verdict::Extended(u8::try_from(at).unwrap_or(u8::MAX)))
+    (all != Lacks::default()).then_some(Verdict::Lacks(all))
 }
 
 fn volume_verdict(volumes: &Volumes, node: &Node) -> Option<Verdict> {

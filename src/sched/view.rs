@@ -75,16 +75,22 @@ impl View {
         Some(*id)
     }
 
-    /// Nodes that exist, and how many each filter took out, largest first.
+    /// Nodes that exist, and how many each filter took out, largest first. A node that lacks
+    /// several resources counts at each.
     pub(super) fn counts(&self, class: &Class) -> (u32, Box<[FilterCount]>) {
         let mut sums: Vec<(Verdict, u32)> = Vec::new();
+        let mut count = |verdict: Verdict| match sums.iter_mut().find(|(v, _)| *v == verdict) {
+            Some((_, n)) => *n += 1,
+            None => sums.push((verdict, 1)),
+        };
+        let mut nodes = 0;
         for verdict in self.verdicts.iter().filter(|v| **v != Verdict::Absent) {
-            match sums.iter_mut().find(|(v, _)| v == verdict) {
-                Some((_, n)) => *n += 1,
-                None => sums.push((*verdict, 1)),
+            nodes += 1;
+            match verdict {
+                Verdict::Lacks(lacks) => lacks.parts().for_each(&mut count),
+                other => count(*other),
             }
         }
-        let nodes = sums.iter().map(|(_, n)| n).sum();
         sums.sort_by_key(|(verdict, n)| (std::cmp::Reverse(*n), *verdict));
         let filters = sums
             .into_iter()

@@ -180,7 +180,7 @@ fn host_ports_of_bound_and_of_just_placed_pods() {
 }
 
 #[test]
-fn resources_in_the_order_of_kube_scheduler() {
+fn all_resources_that_lack_in_the_order_of_kube_scheduler() {
     let small = |change: &dyn Fn(&mut Node)| {
         let mut n = node("n", 2);
         change(&mut n);
@@ -193,19 +193,16 @@ fn resources_in_the_order_of_kube_scheduler() {
         p.requests.ephemeral_bytes = 1;
         p
     };
+    let lacking = "Insufficient cpu, 1 Insufficient memory, 1 Insufficient ephemeral-storage, 1 \
+                   Insufficient nvidia.com/gpu";
     assert_eq!(
         one(small(&|n| n.allocatable.pods = 0), all()),
-        "Too many pods"
+        format!("Too many pods, 1 {lacking}")
     );
-    assert_eq!(one(small(&|_| {}), all()), "Insufficient cpu");
+    assert_eq!(one(small(&|_| {}), all()), lacking);
     let mut p = all();
     p.requests.cpu_milli = 64_000;
-    assert_eq!(one(small(&|_| {}), p.clone()), "Insufficient memory");
     p.requests.mem_bytes = 1 << 40;
-    assert_eq!(
-        one(small(&|_| {}), p.clone()),
-        "Insufficient ephemeral-storage"
-    );
     p.requests.ephemeral_bytes = 0;
     assert_eq!(
         one(small(&|_| {}), p.clone()),
@@ -214,7 +211,31 @@ fn resources_in_the_order_of_kube_scheduler() {
     p.requests.set_extended(&"nvidia.com/gpu".into(), 2);
     assert_eq!(one(small(&|_| {}), p.clone()), "", "exactly all of it");
     p.requests.set_extended(&"rdma/ib".into(), 1);
-    assert_eq!(one(small(&|_| {}), p), "Insufficient rdma/ib");
+    assert_eq!(one(small(&|_| {}), p.clone()), "Insufficient rdma/ib");
+    // More kinds than there is room for are still told apart from none.
+    for n in 0..20 {
+        p.requests
+            .set_extended(&format!("example.com/{n:02}").into(), 1);
+    }
+    let many = one(small(&|_| {}), p);
+    assert!(
+        many.starts_with("Insufficient example.com/00, 1 Insufficient"),
+        "{many}"
+    );
+    assert_eq!(many.matches("Insufficient").count(), 12, "{many}");
+}
+
+#[test]
+fn nodes_that_lack_different_things_are_counted_at_each() {
+    let mut tight = node("n1", 2);
+    tight.allocatable.cpu_milli = 1_000;
+    let mut p = pod("p", 3);
+    p.requests.cpu_milli = 2_000;
+    let deltas = [set_node(tight), set_node(node("n2", 2)), set_pod(p)];
+    assert_eq!(
+        reason(deltas).to_string(),
+        "0/2 nodes fit: 2 Insufficient nvidia.com/gpu, 1 Insufficient cpu"
+    );
 }
 
 #[test]

@@ -223,7 +223,10 @@ pub(crate) async fn odd_objects_are_shown_for_what_they_are(server: &Server) {
         .until("the absurd ones wait", |seen| {
             ["huge-a", "huge-b"].into_iter().all(|name| {
                 seen.why_waiting(&namespace, name).as_deref()
-                    == Some("0/2 nodes fit: 1 Too many pods, 1 Insufficient nvidia.com/gpu")
+                    == Some(
+                        "0/2 nodes fit: 2 Insufficient nvidia.com/gpu, 1 Too many pods, 1 \
+                         Insufficient cpu, 1 Insufficient memory",
+                    )
             })
         })
         .await;

@@ -93,7 +93,7 @@ fn write(sheet: &mut Sheet<'_>, decision: &Decision) {
         Reason::NoNodeFits { filters, .. } | Reason::GangDoesNotFit { filters, .. } => filters,
         _ => return,
     };
-    sheet.section("Nodes by the first thing that refuses them");
+    sheet.section("Nodes by what refuses them");
     for f in filters {
         sheet.text(
             format!("{:>7}  {}", format::count(f.nodes.into()), f.why),
