@@ -13,5 +13,6 @@ mod fixture;
 mod objects;
 mod screen;
 mod snapshots;
+mod themes;
 mod walks;
 mod whole;

@@ -197,8 +197,9 @@ fn look(view: &FleetView, item: &Item) -> Look {
     }
 }
 
-/// The cell under the cursor: in the selection's colours, turned round unless it is full, so that
-/// a dot in a large map is seen.
+/// The cell under the cursor: in the selection's colours, turned round where the page would show
+/// through, so that a dot in a large map is seen. A selection with both colours of its own shows
+/// the second one: the first is there to be read on it, and may be the page's.
 fn draw_cursor(view: &FleetView, first: usize, map: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
     let layout = &view.layout;
     let Some(item) = layout.items.get(view.at) else {
@@ -220,7 +221,8 @@ fn draw_cursor(view: &FleetView, first: usize, map: Rect, buf: &mut Buffer, ctx:
     }
     let (glyph, _) = look(view, item);
     let mut style = Style::reset().patch(ctx.style(Meaning::Selection));
-    if glyph != Glyph::GpuUsed {
+    let is_full = glyph == Glyph::GpuUsed;
+    if is_full == (style.fg != Style::reset().fg && style.bg != Style::reset().bg) {
         style = style.add_modifier(Modifier::REVERSED);
     }
     if let Some(cell) = buf.cell_mut((x, y)) {
