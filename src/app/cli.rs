@@ -150,8 +150,8 @@ pub struct MigArgs {
     )]
     pub policy: Vec<MigPolicy>,
     /// In which form.
-    #[arg(long, short, value_enum, default_value_t = SimulateOutput::Table)]
-    pub output: SimulateOutput,
+    #[command(flatten)]
+    pub form: FormArgs,
 }
 
 /// Experiments with MIG slices.
@@ -166,21 +166,12 @@ pub enum MigExperiment {
 /// Arguments of `gpudeck simulate churn`.
 #[derive(Debug, Clone, Args)]
 pub struct ChurnArgs {
-    /// Folder with the openb files; without it the default list that ships with gpudeck.
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
+    /// Whose pods.
+    #[command(flatten)]
+    pub trace: TraceArgs,
     /// What becomes of a pod that fits nowhere: it is lost, or it waits (queue).
     #[arg(long, value_name = "loss|queue", default_value = "loss")]
     pub model: Model,
-    /// Lists of pods: their names, or `all`.
-    #[arg(
-        long,
-        visible_alias = "list",
-        value_name = "NAME,...",
-        value_delimiter = ',',
-        default_value = "default"
-    )]
-    pub lists: Vec<String>,
     /// How long pods run: exponential times, or the list's own.
     #[arg(
         long,
@@ -217,25 +208,16 @@ pub struct ChurnArgs {
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub arrivals: u64,
     /// In which form.
-    #[arg(long, short, value_enum, default_value_t = SimulateOutput::Table)]
-    pub output: SimulateOutput,
+    #[command(flatten)]
+    pub form: FormArgs,
 }
 
 /// Arguments of `gpudeck simulate openb`.
 #[derive(Debug, Clone, Args)]
 pub struct OpenbArgs {
-    /// Folder with nodes_gpu.csv.gz and, for each list, pods_LIST.csv.gz, order_LIST.txt.gz and
-    /// noderank_LIST.txt.gz; without it the default list that ships with gpudeck.
-    #[arg(long, value_name = "DIR")]
-    pub data: Option<PathBuf>,
-    /// Lists of pods: their names, or `all`.
-    #[arg(
-        long,
-        value_name = "NAME,...",
-        value_delimiter = ',',
-        default_value = "default"
-    )]
-    pub list: Vec<String>,
+    /// Whose pods.
+    #[command(flatten)]
+    pub trace: TraceArgs,
     /// Seeds of the published arrival orders.
     #[arg(long, value_name = "N-M", default_value = "42-46")]
     pub seeds: Seeds,
@@ -247,6 +229,32 @@ pub struct OpenbArgs {
         default_value = "ours,fgd"
     )]
     pub policy: Vec<PolicyName>,
+    /// In which form.
+    #[command(flatten)]
+    pub form: FormArgs,
+}
+
+/// The published pods that an experiment takes.
+#[derive(Debug, Clone, Args)]
+pub struct TraceArgs {
+    /// Folder with nodes_gpu.csv.gz and, for each list, pods_LIST.csv.gz, order_LIST.txt.gz and
+    /// noderank_LIST.txt.gz; without it the default list that ships with gpudeck.
+    #[arg(long, value_name = "DIR")]
+    pub data: Option<PathBuf>,
+    /// Lists of pods: their names, or `all`.
+    #[arg(
+        long,
+        visible_alias = "list",
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        default_value = "default"
+    )]
+    pub lists: Vec<String>,
+}
+
+/// The form of an experiment's result.
+#[derive(Debug, Clone, Args)]
+pub struct FormArgs {
     /// In which form.
     #[arg(long, short, value_enum, default_value_t = SimulateOutput::Table)]
     pub output: SimulateOutput,

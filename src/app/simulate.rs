@@ -55,8 +55,8 @@ impl FromStr for Seeds {
 /// # Errors
 /// A list, file or seed is not there or makes no sense; standard output is closed.
 pub fn openb(args: &OpenbArgs) -> Result<()> {
-    let source = source(args.data.as_ref());
-    let lists = lists(&source, &args.list)?;
+    let source = source(args.trace.data.as_ref());
+    let lists = lists(&source, &args.trace.lists)?;
     let policies = each_once(&args.policy);
     let mut report = Report::default();
     let mut progress = Progress::new(lists.len() * policies.len() * args.seeds.0.len());
@@ -84,7 +84,7 @@ pub fn openb(args: &OpenbArgs) -> Result<()> {
         }
     }
     progress.clear();
-    let text = match args.output {
+    let text = match args.form.output {
         SimulateOutput::Table => report.table(),
         SimulateOutput::Json => serde_json::to_string_pretty(&report)? + "\n",
         SimulateOutput::Csv => report.csv(),
@@ -97,8 +97,8 @@ pub fn openb(args: &OpenbArgs) -> Result<()> {
 /// # Errors
 /// A list or file is not there or makes no sense; standard output is closed.
 pub fn churn(args: &ChurnArgs) -> Result<()> {
-    let source = source(args.data.as_ref());
-    let lists = lists(&source, &args.lists)?;
+    let source = source(args.trace.data.as_ref());
+    let lists = lists(&source, &args.trace.lists)?;
     let (policies, lives) = (each_once(&args.policy), each_once(&args.lives));
     let loads = each_once(&args.loads);
     let seeds = &args.seeds.0;
@@ -152,7 +152,7 @@ pub fn churn(args: &ChurnArgs) -> Result<()> {
         }
     }
     progress.clear();
-    print(&match args.output {
+    print(&match args.form.output {
         SimulateOutput::Table => report.table(),
         SimulateOutput::Json => serde_json::to_string_pretty(&report)? + "\n",
         SimulateOutput::Csv => report.csv(),
@@ -189,7 +189,7 @@ pub fn mig(args: &MigArgs) -> Result<()> {
         }
     }
     progress.clear();
-    print(&match args.output {
+    print(&match args.form.output {
         SimulateOutput::Table => report.table(),
         SimulateOutput::Json => serde_json::to_string_pretty(&report)? + "\n",
         SimulateOutput::Csv => report.csv(),
