@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use ahash::AHashMap;
 
+use super::change_log::ChangeLog;
 use super::decision::{Decision, DecisionKind};
 use super::delta::{Change, Delta, Gone, Kind, SourceReport, SourceState};
 use super::event::Event;
@@ -67,6 +68,10 @@ pub struct Cluster {
     /// Nodes that show MIG devices as `nvidia.com/gpu`, with what one of those is.
     single: BTreeMap<Str, MigProfile>,
     version: u64,
+    node_changes: ChangeLog<Str>,
+    workload_changes: ChangeLog<WorkloadKey>,
+    /// Version of the last Event or decision.
+    happened: u64,
 }
 
 impl Cluster {
@@ -85,6 +90,7 @@ impl Cluster {
                 let entry = self.nodes.entry(node.meta.name.clone()).or_default();
                 entry.node = Some(node.clone());
                 entry.facts = OnceLock::new();
+                self.note_node(&node.meta.name);
             }
             Delta::Node(Change::Gone(gone)) => self.remove_node(gone),
             Delta::Pod(Change::Set(pod)) => self.set_pod(pod),
@@ -98,9 +104,11 @@ impl Cluster {
             Delta::Job(Change::Set(job)) => self.set_job(job),
             Delta::Job(Change::Gone(gone)) => self.remove_job(&gone.uid),
             Delta::Event(Change::Set(event)) => {
+                self.happened = self.version;
                 self.events.insert(event.meta.uid.clone(), event.clone());
             }
             Delta::Event(Change::Gone(gone)) => {
+                self.happened = self.version;
                 self.events.remove(&gone.uid);
             }
             Delta::PriorityClass(Change::Set(class)) => {
@@ -136,6 +144,8 @@ impl Cluster {
         for pod in held.filter_map(|uid| self.pods.get(uid)) {
             if let Some(entry) = self.workloads.get_mut(&pod.workload) {
                 entry.row = OnceLock::new();
+                let all = self.workloads.len();
+                self.workload_changes.note(self.version, &pod.workload, all);
             }
         }
     }
@@ -151,7 +161,18 @@ impl Cluster {
             if entry.held.pods.is_empty() {
                 self.nodes.remove(&gone.name);
             }
+            self.note_node(&gone.name);
         }
+    }
+
+    fn note_node(&mut self, name: &Str) {
+        let all = self.nodes.len();
+        self.node_changes.note(self.version, name, all);
+    }
+
+    fn note_workload(&mut self, key: &WorkloadKey) {
+        let all = self.workloads.len();
+        self.workload_changes.note(self.version, key, all);
     }
 
     fn key_of(&self, pod: &Pod) -> WorkloadKey {
@@ -172,9 +193,11 @@ impl Cluster {
             let entry = self.nodes.entry(node.clone()).or_default();
             entry.held.add(pod);
             entry.facts = OnceLock::new();
+            self.note_node(node);
         }
         self.count_namespace(pod, 1);
         let workload = self.key_of(pod);
+        self.note_workload(&workload);
         self.workloads.entry(workload.clone()).or_default().add(pod);
         self.pods.insert(
             pod.meta.uid.clone(),
@@ -203,8 +226,10 @@ impl Cluster {
             if entry.held.pods.is_empty() && entry.node.is_none() {
                 self.nodes.remove(name);
             }
+            self.note_node(name);
         }
         self.count_namespace(&pod, -1);
+        self.note_workload(&workload);
         if let Some(entry) = self.workloads.get_mut(&workload) {
             entry.remove(&pod);
             if entry.is_empty() {
@@ -253,6 +278,7 @@ impl Cluster {
             };
             self.regroup(&own, &job.meta.uid);
         }
+        self.note_workload(&key);
         let entry = self.workloads.entry(key).or_default();
         entry.created = earliest(entry.created, job.meta.created);
         entry.jobs.insert(job.meta.uid.clone(), job.clone());
@@ -267,6 +293,7 @@ impl Cluster {
     }
 
     fn forget_job_in(&mut self, key: &WorkloadKey, uid: &Uid) {
+        self.note_workload(key);
         if let Some(entry) = self.workloads.get_mut(key) {
             entry.jobs.remove(uid);
             entry.row = OnceLock::new();
@@ -296,6 +323,7 @@ impl Cluster {
     }
 
     fn set_decision(&mut self, decision: &Arc<Decision>) {
+        self.happened = self.version;
         if self.decision_log.len() == LOG_LIMIT {
             self.decision_log.pop_front();
         }
@@ -303,6 +331,8 @@ impl Cluster {
         if let Some(pod) = self.pods.get(&decision.pod) {
             if let Some(entry) = self.workloads.get_mut(&pod.workload) {
                 entry.row = OnceLock::new();
+                let all = self.workloads.len();
+                self.workload_changes.note(self.version, &pod.workload, all);
             }
             self.decisions
                 .insert(decision.pod.clone(), decision.clone());
@@ -312,6 +342,31 @@ impl Cluster {
     /// Grows with each folded delta: a view rebuilds its rows only when this has moved.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Names of nodes that came, went or changed, themselves or in what their pods hold, after
+    /// this version; latest first, one perhaps more than once. `None`: any may have changed.
+    pub fn nodes_changed_since(&self, version: u64) -> Option<impl Iterator<Item = &Str>> {
+        self.node_changes.since(version)
+    }
+
+    /// The same of workloads.
+    pub fn workloads_changed_since(
+        &self,
+        version: u64,
+    ) -> Option<impl Iterator<Item = &WorkloadKey>> {
+        self.workload_changes.since(version)
+    }
+
+    /// The version in which an Event or a decision came last, or an Event went.
+    pub fn happened(&self) -> u64 {
+        self.happened
+    }
+
+    /// What pods hold of a node that is not known itself.
+    pub fn unknown_node(&self, name: &str) -> Option<(&Str, &NodeUse)> {
+        let (name, entry) = self.nodes.get_key_value(name)?;
+        entry.node.is_none().then_some((name, &entry.held))
     }
 
     /// Nodes by name, each with what its pods hold.

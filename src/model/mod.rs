@@ -3,6 +3,7 @@
 //! Pure: no I/O, no wall clock. `Delta` comes in, `Cluster` holds the picture, `Figures` are the
 //! numbers that both the console and `gpudeck snapshot` print.
 
+mod change_log;
 mod cluster;
 mod condition;
 mod decision;

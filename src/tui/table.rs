@@ -1,9 +1,7 @@
 //! The table that all list views share: typed rows, columns as functions of a row, a cursor that
-//! follows the row's key, and drawing of the visible rows only.
+//! follows the row's key. Only the rows that are visible are put in order and drawn.
 
-use std::cmp::Ordering;
 use std::collections::HashSet;
-use std::hash::Hash;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -12,18 +10,13 @@ use ratatui::text::Line;
 use unicode_width::UnicodeWidthStr;
 
 use super::glyphs::Glyph;
+use super::order::Order;
+use super::rows::Rows;
+pub use super::rows::{Changed, Row};
+use super::sort_key::SortKey;
 use super::theme::Meaning;
 use super::view::{Ctx, Motion, Sort};
 use crate::model::truncate_middle;
-
-/// A row of a table.
-pub trait Row {
-    /// What tells it from all others and outlives every refresh.
-    type Key: Clone + Eq + Hash + Send;
-
-    /// Its key.
-    fn key(&self) -> Self::Key;
-}
 
 /// Where a cell's text stands in its column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -81,16 +74,15 @@ pub struct Column<R> {
     pub drop: u8,
     /// What stands in its cell, given the columns there are.
     pub cell: fn(&R, &Ctx<'_>, u16) -> Cell,
-    /// Rising order by this column; `None`: not sortable. An unknown value is to come last.
-    pub order: Option<fn(&R, &R) -> Ordering>,
+    /// What rows are put in rising order by; `None`: not sortable. An unknown value is to come last.
+    pub order: Option<fn(&R) -> SortKey>,
 }
 
 /// Blank columns between two.
 const GAP: u16 = 1;
 
-/// Cursor, scroll position and marks over a list of keys. Also for views that are no table.
-#[derive(Clone, Debug)]
-pub struct Cursor<K> {
+/// The row under the cursor, the scroll position and the marks.
+struct Cursor<K> {
     key: Option<K>,
     index: usize,
     offset: usize,
@@ -107,74 +99,6 @@ impl<K> Default for Cursor<K> {
             marks: HashSet::new(),
             last_mark: None,
         }
-    }
-}
-
-impl<K: Clone + Eq + Hash> Cursor<K> {
-    /// Position of the row under the cursor; meaningless without rows.
-    pub fn index(&self) -> usize {
-        self.index
-    }
-
-    /// First visible row.
-    pub fn offset(&self) -> usize {
-        self.offset
-    }
-
-    /// Key of the row under the cursor.
-    pub fn key(&self) -> Option<&K> {
-        self.key.as_ref()
-    }
-
-    /// Whether a row is marked.
-    pub fn is_marked(&self, key: &K) -> bool {
-        self.marks.contains(key)
-    }
-
-    /// Number of marks.
-    pub fn mark_count(&self) -> usize {
-        self.marks.len()
-    }
-
-    /// Takes all marks away.
-    pub fn clear_marks(&mut self) {
-        self.marks.clear();
-        self.last_mark = None;
-    }
-
-    /// After the rows have changed: finds the row of the cursor's key again. If it is gone, the
-    /// cursor stays at its place in the list. Marks of rows that are gone go too.
-    pub fn follow(&mut self, keys: impl Iterator<Item = K>) {
-        let mut len = 0;
-        let mut found = None;
-        let mut kept = HashSet::new();
-        for key in keys {
-            if self.key.as_ref() == Some(&key) {
-                found = Some(len);
-            }
-            if !self.marks.is_empty() && self.marks.contains(&key) {
-                kept.insert(key);
-            }
-            len += 1;
-        }
-        self.marks = kept;
-        self.index = found.unwrap_or(self.index).min(len.saturating_sub(1));
-    }
-
-    /// Sets the cursor to a position.
-    pub fn set(&mut self, index: usize, key: Option<K>) {
-        self.index = index;
-        self.key = key;
-    }
-
-    /// Scrolls so that the cursor is within `height` rows of a list of `len`.
-    pub fn scroll(&mut self, len: usize, height: usize) {
-        if self.index < self.offset {
-            self.offset = self.index;
-        } else if height > 0 && self.index >= self.offset + height {
-            self.offset = self.index + 1 - height;
-        }
-        self.offset = self.offset.min(len.saturating_sub(height));
     }
 }
 
@@ -197,10 +121,11 @@ pub fn moved(index: usize, motion: Motion, len: usize, page: usize) -> usize {
     .min(last)
 }
 
-/// The rows, their order and the cursor. Columns are given to each call: they are constants of the
-/// view.
+/// The rows, their order and the cursor. Columns are given to each call that needs them: they are
+/// constants of the view.
 pub struct Table<R: Row> {
-    rows: Vec<R>,
+    rows: Rows<R>,
+    order: Order,
     cursor: Cursor<R::Key>,
     sort: Option<Sort>,
     page: usize,
@@ -210,7 +135,8 @@ pub struct Table<R: Row> {
 impl<R: Row> Default for Table<R> {
     fn default() -> Self {
         Table {
-            rows: Vec::new(),
+            rows: Rows::default(),
+            order: Order::default(),
             cursor: Cursor::default(),
             sort: None,
             page: 1,
@@ -220,19 +146,55 @@ impl<R: Row> Default for Table<R> {
 }
 
 impl<R: Row> Table<R> {
-    /// The rows in their order.
-    pub fn rows(&self) -> &[R] {
-        &self.rows
+    /// Number of rows that pass the filter.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Whether no row passes the filter.
+    pub fn is_empty(&self) -> bool {
+        self.order.len() == 0
+    }
+
+    /// Number of rows, also of those that the filter hides.
+    pub fn all_len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// All rows, also those that the filter hides, in no order.
+    pub fn all(&self) -> impl Iterator<Item = &R> {
+        self.rows.iter()
+    }
+
+    /// A row by its key, also one that the filter hides.
+    pub fn get(&self, key: &R::Key) -> Option<&R> {
+        self.rows.get(self.rows.number(key)?)
     }
 
     /// The row under the cursor.
     pub fn selected(&self) -> Option<&R> {
-        self.rows.get(self.cursor.index())
+        self.at(self.cursor.index)
     }
 
-    /// The cursor.
-    pub fn cursor(&self) -> &Cursor<R::Key> {
-        &self.cursor
+    /// Position of the row under the cursor; meaningless without rows.
+    pub fn index(&self) -> usize {
+        self.cursor.index
+    }
+
+    /// First visible row.
+    pub fn offset(&self) -> usize {
+        self.cursor.offset
+    }
+
+    /// The row at a position that has been put in order.
+    fn at(&self, index: usize) -> Option<&R> {
+        self.rows.get(self.order.get(index)?)
+    }
+
+    /// The visible rows, from above.
+    pub fn visible(&self) -> impl Iterator<Item = &R> {
+        let offset = self.cursor.offset;
+        (offset..offset.saturating_add(self.page)).map_while(|index| self.at(index))
     }
 
     /// The order in force.
@@ -240,40 +202,96 @@ impl<R: Row> Table<R> {
         self.sort
     }
 
-    /// Sets the order of the rows that are there; [`Table::set_rows`] keeps it.
+    /// Sets the order of the rows, now and from now on: by a column, rows alike in the order of
+    /// their places.
     pub fn set_sort(&mut self, sort: Option<Sort>, columns: &[Column<R>]) {
         self.sort = sort;
-        let rows = std::mem::take(&mut self.rows);
-        self.set_rows(rows, columns);
+        let column = sort.and_then(|sort| {
+            let column = columns.iter().find(|c| c.name == sort.column)?;
+            column.order
+        });
+        self.rows.order_by(column, sort.is_some_and(|s| s.falling));
+        self.order.forget();
+        self.follow();
     }
 
-    /// Takes new rows. They are sorted by the chosen column, rows alike staying in the order
-    /// given; the cursor follows its row.
-    pub fn set_rows(&mut self, mut rows: Vec<R>, columns: &[Column<R>]) {
-        if let Some(sort) = self.sort
-            && let Some(order) = columns
-                .iter()
-                .find(|c| c.name == sort.column)
-                .and_then(|c| c.order)
-        {
-            rows.sort_by(|a, b| {
-                let rising = order(a, b);
-                if sort.falling {
-                    rising.reverse()
-                } else {
-                    rising
-                }
-            });
+    /// Takes rows in the place of all there were. `passes` is the filter.
+    pub fn replace(&mut self, rows: impl IntoIterator<Item = R>, passes: impl Fn(&R) -> bool) {
+        self.rows.clear();
+        for row in rows {
+            self.rows.set(row, false);
         }
-        self.rows = rows;
-        self.cursor.follow(self.rows.iter().map(Row::key));
-        self.remember();
+        self.filter(passes);
     }
 
-    fn remember(&mut self) {
-        let index = self.cursor.index();
-        let key = self.rows.get(index).map(Row::key);
-        self.cursor.set(index, key);
+    /// Takes changes of single rows. `passes` is the filter.
+    pub fn change(
+        &mut self,
+        changes: impl IntoIterator<Item = Changed<R>>,
+        passes: impl Fn(&R) -> bool,
+    ) {
+        let mut touched = HashSet::new();
+        for change in changes {
+            match change {
+                Changed::Set(row) => {
+                    let shown = passes(&row);
+                    touched.insert(self.rows.set(row, shown));
+                }
+                Changed::Gone(key) => touched.extend(self.rows.remove(&key)),
+            }
+        }
+        if touched.is_empty() {
+            return;
+        }
+        let mut flags = vec![false; self.rows.numbers_end()];
+        for number in &touched {
+            if let Some(flag) = flags.get_mut(*number as usize) {
+                *flag = true;
+            }
+        }
+        let is_touched = |number: u32| flags.get(number as usize).copied().unwrap_or_default();
+        let rows = &self.rows;
+        let shown = touched.into_iter().filter(|n| rows.is_shown(*n));
+        self.order
+            .change(is_touched, shown.collect(), |a, b| rows.compare(a, b));
+        self.follow();
+    }
+
+    /// Asks again which rows pass.
+    pub fn filter(&mut self, passes: impl Fn(&R) -> bool) {
+        self.order.replace(self.rows.pass(passes));
+        self.follow();
+    }
+
+    /// After the rows have changed: finds the row of the cursor's key again. If it is gone, the
+    /// cursor stays at its place in the list. Marks of rows that are gone go too.
+    fn follow(&mut self) {
+        let Table {
+            rows,
+            order,
+            cursor,
+            ..
+        } = self;
+        let shown = |key: &R::Key| rows.number(key).filter(|n| rows.is_shown(*n));
+        cursor.marks.retain(|key| shown(key).is_some());
+        if let Some(number) = cursor.key.as_ref().and_then(shown) {
+            cursor.index = order.place_of(number, |a, b| rows.compare(a, b));
+        }
+        self.go_to(self.cursor.index);
+    }
+
+    /// Puts the rows of some positions in order.
+    fn arrange(&mut self, places: std::ops::Range<usize>) {
+        let rows = &self.rows;
+        self.order.sort(places, |a, b| rows.compare(a, b));
+    }
+
+    /// Puts the cursor on a position, or the last one there is.
+    fn go_to(&mut self, index: usize) {
+        let index = index.min(self.len().saturating_sub(1));
+        self.arrange(index..index + 1);
+        self.cursor.index = index;
+        self.cursor.key = self.at(index).map(Row::key);
     }
 
     /// Moves the cursor; left and right move the columns under a narrow screen.
@@ -283,17 +301,23 @@ impl<R: Row> Table<R> {
             Motion::Right => self.side = self.side.saturating_add(1),
             _ => {}
         }
-        let to = moved(self.cursor.index(), motion, self.rows.len(), self.page);
-        self.cursor.set(to, self.rows.get(to).map(Row::key));
+        self.go_to(moved(self.cursor.index, motion, self.len(), self.page));
     }
 
     /// Puts the cursor on a row by its key.
     pub fn select(&mut self, key: &R::Key) -> bool {
-        let Some(at) = self.rows.iter().position(|r| r.key() == *key) else {
+        let Some(place) = self.place_of(key) else {
             return false;
         };
-        self.cursor.set(at, Some(key.clone()));
+        self.go_to(place);
         true
+    }
+
+    /// The position of a row, if it passes the filter.
+    fn place_of(&self, key: &R::Key) -> Option<usize> {
+        let rows = &self.rows;
+        let number = rows.number(key).filter(|n| rows.is_shown(*n))?;
+        Some(self.order.place_of(number, |a, b| rows.compare(a, b)))
     }
 
     /// Marks the row under the cursor or takes its mark away, and moves on.
@@ -310,42 +334,35 @@ impl<R: Row> Table<R> {
 
     /// Marks all rows between the last marked one and the cursor.
     pub fn mark_range(&mut self) {
-        let here = self.cursor.index();
-        let from = self
-            .cursor
-            .last_mark
-            .as_ref()
-            .and_then(|k| self.rows.iter().position(|r| r.key() == *k))
-            .unwrap_or(here);
-        let (low, high) = (from.min(here), from.max(here));
-        for row in self.rows.iter().take(high + 1).skip(low) {
-            self.cursor.marks.insert(row.key());
-        }
+        let here = self.cursor.index;
+        let last = self.cursor.last_mark.as_ref();
+        let from = last.and_then(|key| self.place_of(key)).unwrap_or(here);
+        let range = from.min(here)..from.max(here) + 1;
+        self.arrange(range.clone());
+        let rows = &self.rows;
+        let numbers = self.order.rows().get(range).unwrap_or_default();
+        let keys = numbers.iter().filter_map(|n| rows.get(*n)).map(Row::key);
+        self.cursor.marks.extend(keys);
         self.cursor.last_mark = self.selected().map(Row::key);
     }
 
     /// Takes all marks away.
     pub fn clear_marks(&mut self) {
-        self.cursor.clear_marks();
+        self.cursor.marks.clear();
+        self.cursor.last_mark = None;
+    }
+
+    /// Number of marks.
+    pub fn mark_count(&self) -> usize {
+        self.cursor.marks.len()
     }
 
     /// Marked rows in their order.
-    pub fn marked(&self) -> impl Iterator<Item = &R> {
-        // Mostly nothing is marked, and then no row needs to be looked at.
-        let candidates = if self.cursor.mark_count() == 0 {
-            0
-        } else {
-            self.rows.len()
-        };
-        self.rows
-            .iter()
-            .take(candidates)
-            .filter(|r| self.cursor.is_marked(&r.key()))
-    }
-
-    /// Rows that were visible at the last [`Table::fit`].
-    pub fn page(&self) -> usize {
-        self.page
+    pub fn marked(&self) -> Vec<&R> {
+        let marks = self.cursor.marks.iter();
+        let mut numbers: Vec<u32> = marks.filter_map(|k| self.rows.number(k)).collect();
+        numbers.sort_unstable_by(|a, b| self.rows.compare(*a, *b));
+        numbers.iter().filter_map(|n| self.rows.get(*n)).collect()
     }
 
     /// Rows that `area` shows, below the header.
@@ -353,11 +370,19 @@ impl<R: Row> Table<R> {
         usize::from(area.height.saturating_sub(1))
     }
 
-    /// Fits page and scroll position to the area to come.
+    /// Fits page and scroll position to the area to come, and puts in order what it shows.
     pub fn fit(&mut self, area: Rect) {
         let height = Self::visible_rows(area);
         self.page = height.max(1);
-        self.cursor.scroll(self.rows.len(), height);
+        let cursor = &mut self.cursor;
+        if cursor.index < cursor.offset {
+            cursor.offset = cursor.index;
+        } else if height > 0 && cursor.index >= cursor.offset + height {
+            cursor.offset = cursor.index + 1 - height;
+        }
+        cursor.offset = cursor.offset.min(self.order.len().saturating_sub(height));
+        let offset = cursor.offset;
+        self.arrange(offset..offset.saturating_add(self.page));
     }
 
     /// Draws header and visible rows. `dim`: the data is stale.
@@ -374,12 +399,13 @@ impl<R: Row> Table<R> {
         }
         let plan = layout(columns, area.width.saturating_sub(1));
         self.draw_header(area, buf, ctx, &plan);
-        let rows = self.rows.iter().enumerate().skip(self.cursor.offset());
-        for (line, (index, row)) in (0..Self::visible_rows(area)).zip(rows) {
+        let offset = self.cursor.offset;
+        for (line, row) in self.visible().take(Self::visible_rows(area)).enumerate() {
+            let index = offset + line;
             let line = u16::try_from(line).unwrap_or(u16::MAX);
             let y = area.y.saturating_add(1).saturating_add(line);
             let strip = Rect::new(area.x, y, area.width, 1);
-            let marked = self.cursor.is_marked(&row.key());
+            let marked = !self.cursor.marks.is_empty() && self.cursor.marks.contains(&row.key());
             if marked {
                 buf.set_string(area.x, y, ctx.glyph(Glyph::Mark), ctx.style(Meaning::Mark));
             }
@@ -396,7 +422,7 @@ impl<R: Row> Table<R> {
             if dim {
                 buf.set_style(strip, ctx.style(Meaning::Dim));
             }
-            if index == self.cursor.index() {
+            if index == self.cursor.index {
                 buf.set_style(strip, ctx.style(Meaning::Selection));
             }
         }

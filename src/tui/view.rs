@@ -156,10 +156,26 @@ pub enum Opens {
 /// Which picture rows were made from: equal stamps, equal rows.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Stamp {
-    generation: u64,
+    place: Looked,
     version: u64,
+}
+
+/// What of a picture is looked at. Rows of another one have nothing in common with these.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Looked {
+    generation: u64,
     namespace: Option<Str>,
     browse: u64,
+    nodes_known: bool,
+    pods_known: bool,
+}
+
+impl Stamp {
+    /// The version of the picture after which changes are news for rows made from this one;
+    /// `None`: all rows are to be made anew.
+    pub fn since(&self, now: &Stamp) -> Option<u64> {
+        (self.place == now.place).then_some(self.version)
+    }
 }
 
 /// What a view is drawn from. Nothing else may be looked at while drawing.
@@ -200,10 +216,14 @@ impl Ctx<'_> {
     /// What rows made now are made from. Keep it beside cached rows and rebuild when it differs.
     pub fn stamp(&self) -> Stamp {
         Stamp {
-            generation: self.generation,
+            place: Looked {
+                generation: self.generation,
+                namespace: self.namespace.cloned(),
+                browse: self.browse.version,
+                nodes_known: self.cluster.is_known(Kind::Node),
+                pods_known: self.cluster.is_known(Kind::Pod),
+            },
             version: self.version,
-            namespace: self.namespace.cloned(),
-            browse: self.browse.version,
         }
     }
 

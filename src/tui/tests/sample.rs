@@ -1,6 +1,5 @@
 //! A view and a cluster to test with.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -18,6 +17,7 @@ use crate::tui::glyphs::Glyphs;
 use crate::tui::key::Key;
 use crate::tui::session::Session;
 use crate::tui::settings::Settings;
+use crate::tui::sort_key::SortKey;
 use crate::tui::state::{DataState, Placeholder};
 use crate::tui::table::{Align, Cell, Column, Row, Table, Width};
 use crate::tui::theme::{Depth, Meaning};
@@ -33,6 +33,9 @@ impl Row for NodeRow {
     fn key(&self) -> Str {
         self.name.clone()
     }
+    fn place(&self) -> SortKey {
+        SortKey::text(&self.name)
+    }
 }
 
 const COLUMNS: &[Column<NodeRow>] = &[
@@ -47,7 +50,7 @@ const COLUMNS: &[Column<NodeRow>] = &[
         align: Align::Left,
         drop: 0,
         cell: |row, ctx, _| Cell::Text(row.name.to_string(), ctx.style(Meaning::Text)),
-        order: Some(|a, b| a.name.cmp(&b.name)),
+        order: Some(|row| SortKey::text(&row.name)),
     },
     Column {
         header: "GPUS",
@@ -58,11 +61,7 @@ const COLUMNS: &[Column<NodeRow>] = &[
         cell: |row, ctx, _| {
             Cell::Text(format::count_or_unknown(row.gpus), ctx.style(Meaning::Text))
         },
-        order: Some(|a, b| match (a.gpus, b.gpus) {
-            (None, Some(_)) => Ordering::Greater,
-            (Some(_), None) => Ordering::Less,
-            (a, b) => a.cmp(&b),
-        }),
+        order: Some(|row| SortKey::known(row.gpus, SortKey::number)),
     },
 ];
 
@@ -71,7 +70,6 @@ struct Names {
     id: ViewId,
     table: Table<NodeRow>,
     filter: String,
-    all: usize,
     made_from: Option<(Stamp, String)>,
 }
 
@@ -81,7 +79,6 @@ impl Names {
             id,
             table: Table::default(),
             filter: String::new(),
-            all: 0,
             made_from: None,
         }
     }
@@ -97,28 +94,22 @@ impl View for Names {
     fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>) {
         let from = Some((ctx.stamp(), self.filter.clone()));
         if self.made_from != from {
-            let nodes: Vec<_> = ctx.cluster.nodes().collect();
-            self.all = nodes.len();
-            let rows = nodes
-                .iter()
-                .filter(|(n, _)| n.meta.name.contains(&self.filter))
-                .map(|(n, _)| NodeRow {
-                    name: n.meta.name.clone(),
-                    gpus: n.gpus.count,
-                })
-                .collect();
-            self.table.set_rows(rows, COLUMNS);
+            let rows = ctx.cluster.nodes().map(|(n, _)| NodeRow {
+                name: n.meta.name.clone(),
+                gpus: n.gpus.count,
+            });
+            self.table.replace(rows, |r| r.name.contains(&self.filter));
             self.made_from = from;
         }
         self.table.fit(area);
     }
     fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
         let state = DataState::of(ctx.cluster, Kind::Node);
-        if self.table.rows().is_empty() {
+        if self.table.is_empty() {
             Placeholder {
                 state,
                 filter: &self.filter,
-                hidden: self.all,
+                hidden: self.table.all_len(),
                 awaits: "nodes of the cluster",
             }
             .draw(area, buf, ctx);
@@ -147,7 +138,7 @@ impl View for Names {
         Some(lines)
     }
     fn count(&self) -> (usize, usize) {
-        (self.table.rows().len(), self.all)
+        (self.table.len(), self.table.all_len())
     }
     fn filter(&self) -> &str {
         &self.filter
@@ -172,6 +163,7 @@ impl View for Names {
     fn marks(&self) -> Vec<Target> {
         self.table
             .marked()
+            .into_iter()
             .map(|r| Target::Node(r.name.clone()))
             .collect()
     }

@@ -1,13 +1,11 @@
 //! Browse: the objects of any collection of the API.
 
-use std::sync::Arc;
-
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Widget, Wrap};
 
-use super::list::{List, Spec, list_view};
+use super::list::{List, News, Spec, list_view};
 use super::nodes::age;
 use crate::model::{Kind, Str};
 use crate::tui::browse::{Answer, BrowseRow, NoListing};
@@ -15,6 +13,7 @@ use crate::tui::filter::{FilterColumn, Unit, Value, contains};
 use crate::tui::format;
 use crate::tui::glyphs::Glyph;
 use crate::tui::object::ObjectRef;
+use crate::tui::sort_key::SortKey;
 use crate::tui::state::{DataState, Placeholder};
 use crate::tui::table::{Align, Cell, Column, Row, Width};
 use crate::tui::theme::Meaning;
@@ -23,6 +22,8 @@ use crate::tui::view::{Ctx, FilterError, Motion, Opens, Sort, Target, View, View
 /// An object of the list.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Entry {
+    /// Position in the server's list.
+    at: usize,
     object: ObjectRef,
     row: BrowseRow,
 }
@@ -33,9 +34,13 @@ impl Row for Entry {
     fn key(&self) -> ObjectRef {
         self.object.clone()
     }
+
+    fn place(&self) -> SortKey {
+        SortKey::number(i64::try_from(self.at).unwrap_or(i64::MAX))
+    }
 }
 
-type Item = Arc<Entry>;
+type Item = Entry;
 
 static COLUMNS: &[Column<Item>] = &[
     Column {
@@ -49,7 +54,7 @@ static COLUMNS: &[Column<Item>] = &[
         align: Align::Left,
         drop: 0,
         cell: |r, ctx, _| Cell::Text(r.row.name.to_string(), ctx.style(Meaning::Text)),
-        order: Some(|a, b| a.row.name.cmp(&b.row.name)),
+        order: Some(|r| SortKey::text(&r.row.name)),
     },
     Column {
         header: "NAMESPACE",
@@ -62,7 +67,7 @@ static COLUMNS: &[Column<Item>] = &[
         align: Align::Left,
         drop: 2,
         cell: |r, ctx, _| Cell::Text(r.row.namespace.to_string(), ctx.style(Meaning::Muted)),
-        order: Some(|a, b| a.row.namespace.cmp(&b.row.namespace)),
+        order: Some(|r| SortKey::text(&r.row.namespace)),
     },
     Column {
         header: "AGE",
@@ -71,9 +76,7 @@ static COLUMNS: &[Column<Item>] = &[
         align: Align::Right,
         drop: 0,
         cell: |r, ctx, _| age(r.row.created, ctx),
-        order: Some(|a, b| {
-            super::node_row::known_first(a.row.created, b.row.created, |a, b| b.cmp(a))
-        }),
+        order: Some(|r| SortKey::known(r.row.created, SortKey::latest)),
     },
     Column {
         header: "CANNOT BE READ",
@@ -152,7 +155,8 @@ fn entries(ctx: &Ctx<'_>) -> Vec<Entry> {
     else {
         return Vec::new();
     };
-    let entry = |row: &BrowseRow| Entry {
+    let entry = |(at, row): (usize, &BrowseRow)| Entry {
+        at,
         object: ObjectRef {
             kind: resource.kind.clone(),
             namespace: row.namespace.clone(),
@@ -161,7 +165,7 @@ fn entries(ctx: &Ctx<'_>) -> Vec<Entry> {
         },
         row: row.clone(),
     };
-    listing.rows.iter().map(entry).collect()
+    listing.rows.iter().enumerate().map(entry).collect()
 }
 
 /// What stands in the place of a list that is not there.
@@ -216,7 +220,10 @@ impl View for BrowseView {
             }
             _ => r.full_name(),
         });
-        self.list.refresh(area, ctx, || entries(ctx));
+        // Another answer is another place; of the cluster nothing is shown.
+        self.list.refresh(area, ctx, |since| {
+            News::all_if(since.is_none(), || entries(ctx))
+        });
     }
 
     fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
@@ -244,12 +251,12 @@ impl View for BrowseView {
                 ctx.style(Meaning::Warn),
             );
         }
-        if self.list.rows().is_empty() {
+        if self.list.count().0 == 0 {
             let plural = ctx.browse.resource().map_or("objects", |r| &*r.plural);
             Placeholder {
                 state: DataState::Live,
                 filter: self.list.filter(),
-                hidden: self.list.all().len(),
+                hidden: self.list.count().1,
                 awaits: plural,
             }
             .draw(body, buf, ctx);
@@ -277,7 +284,7 @@ impl View for BrowseView {
         let Target::Object(object) = target else {
             return None;
         };
-        let entry = self.list.all().iter().find(|e| e.object == *object)?;
+        let entry = self.list.get(object)?;
         Some(super::describe::listed(&entry.object, &entry.row, ctx))
     }
 

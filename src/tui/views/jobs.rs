@@ -1,7 +1,7 @@
 //! Jobs: a row a workload, those that wait first.
 
 use std::borrow::Cow;
-use std::cmp::Reverse;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -10,13 +10,13 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::describe;
-use super::list::{List, Spec, list_view};
-use super::node_row::known_first;
+use super::list::{List, News, Spec, in_order, list_view};
 use super::nodes::{age, unknown};
 use crate::model::{Cluster, GpuResource, Kind, WorkloadKey, WorkloadRow, WorkloadState};
 use crate::tui::filter::{FilterColumn, Unit, Value, contains};
 use crate::tui::format;
 use crate::tui::reason;
+use crate::tui::sort_key::SortKey;
 use crate::tui::table::{Align, Cell, Column, Row, Width};
 use crate::tui::theme::Meaning;
 use crate::tui::view::{Ctx, FilterError, Motion, Sort, Target, View, ViewId};
@@ -30,6 +30,23 @@ impl Row for JobRow {
 
     fn key(&self) -> WorkloadKey {
         self.0.key.clone()
+    }
+
+    /// Waiting ones first, and among those the highest priority and then the longest wait; all
+    /// others by state, youngest first.
+    fn place(&self) -> SortKey {
+        let w = &self.0;
+        let created = w.created.unwrap_or(Timestamp::MAX).as_microsecond();
+        let (priority, age) = if w.state == WorkloadState::Waiting {
+            (i64::from(i32::MAX) - i64::from(w.priority), created)
+        } else {
+            (0, -created)
+        };
+        SortKey::numbers((w.state as i64) << 32 | priority, age)
+    }
+
+    fn key_order(&self, other: &Self) -> Ordering {
+        self.0.key.cmp(&other.0.key)
     }
 }
 
@@ -77,24 +94,16 @@ pub(super) fn state_meaning(state: WorkloadState) -> Meaning {
     }
 }
 
-/// Workloads of a namespace (or all): waiting ones first, and among those the highest priority and
-/// then the longest wait; all others by state, youngest first.
+/// Workloads of a namespace (or all) in the order of the list.
 pub fn all(cluster: &Cluster, in_scope: impl Fn(&str) -> bool) -> Vec<JobRow> {
-    let mut rows: Vec<JobRow> = cluster
-        .workloads()
-        .filter(|w| in_scope(&w.key.namespace))
+    in_order(unordered(cluster, in_scope))
+}
+
+fn unordered(cluster: &Cluster, in_scope: impl Fn(&str) -> bool) -> Vec<JobRow> {
+    let all = cluster.workloads();
+    all.filter(|w| in_scope(&w.key.namespace))
         .map(JobRow)
-        .collect();
-    rows.sort_by_cached_key(|JobRow(w)| {
-        let created = w.created.unwrap_or(Timestamp::MAX).as_nanosecond();
-        let (priority, age) = if w.state == WorkloadState::Waiting {
-            (Reverse(w.priority), created)
-        } else {
-            (Reverse(0), -created)
-        };
-        (w.state, priority, age)
-    });
-    rows
+        .collect()
 }
 
 fn pods(row: &JobRow, ctx: &Ctx<'_>) -> Cell {
@@ -130,7 +139,7 @@ fn reason(row: &JobRow, ctx: &Ctx<'_>, width: u16) -> Cell {
     }
 }
 
-type Job = Arc<JobRow>;
+type Job = JobRow;
 
 fn text(text: &str, meaning: Meaning, ctx: &Ctx<'_>) -> Cell {
     Cell::Text(text.to_owned(), ctx.style(meaning))
@@ -146,7 +155,7 @@ static COLUMNS: &[Column<Job>] = &[
         align: Align::Left,
         drop: 0,
         cell: |r, ctx, _| text(r.0.state.name(), state_meaning(r.0.state), ctx),
-        order: Some(|a, b| a.0.state.cmp(&b.0.state)),
+        order: Some(|r| SortKey::number(r.0.state as i64)),
     },
     Column {
         header: "NAME",
@@ -159,7 +168,7 @@ static COLUMNS: &[Column<Job>] = &[
         align: Align::Left,
         drop: 0,
         cell: |r, ctx, _| text(&r.0.key.name, Meaning::Text, ctx),
-        order: Some(|a, b| a.0.key.name.cmp(&b.0.key.name)),
+        order: Some(|r| SortKey::text(&r.0.key.name)),
     },
     Column {
         header: "NS",
@@ -172,7 +181,7 @@ static COLUMNS: &[Column<Job>] = &[
         align: Align::Left,
         drop: 2,
         cell: |r, ctx, _| text(&r.0.key.namespace, Meaning::Text, ctx),
-        order: Some(|a, b| a.0.key.namespace.cmp(&b.0.key.namespace)),
+        order: Some(|r| SortKey::text(&r.0.key.namespace)),
     },
     Column {
         header: "KIND",
@@ -185,7 +194,7 @@ static COLUMNS: &[Column<Job>] = &[
         align: Align::Left,
         drop: 5,
         cell: |r, ctx, _| text(&r.0.key.kind, Meaning::Muted, ctx),
-        order: Some(|a, b| a.0.key.kind.cmp(&b.0.key.kind)),
+        order: Some(|r| SortKey::text(&r.0.key.kind)),
     },
     Column {
         header: "ASK",
@@ -201,7 +210,10 @@ static COLUMNS: &[Column<Job>] = &[
             let ask = format::ask_within(&r.0.asked, usize::from(width));
             text(&ask, Meaning::Text, ctx)
         },
-        order: Some(|a, b| (a.gpus(), a.0.asked.len()).cmp(&(b.gpus(), b.0.asked.len()))),
+        order: Some(|r| {
+            let kinds = i64::try_from(r.0.asked.len()).unwrap_or(i64::MAX);
+            SortKey::numbers(r.gpus(), kinds)
+        }),
     },
     Column {
         header: "PODS",
@@ -210,7 +222,7 @@ static COLUMNS: &[Column<Job>] = &[
         align: Align::Right,
         drop: 3,
         cell: |r, ctx, _| pods(r, ctx),
-        order: Some(|a, b| a.0.pods.cmp(&b.0.pods)),
+        order: Some(|r| SortKey::number(r.0.pods)),
     },
     Column {
         header: "PRIO",
@@ -226,7 +238,7 @@ static COLUMNS: &[Column<Job>] = &[
             let n = format::count_within(r.0.priority.into(), usize::from(width));
             text(&n, Meaning::Text, ctx)
         },
-        order: Some(|a, b| a.0.priority.cmp(&b.0.priority)),
+        order: Some(|r| SortKey::number(r.0.priority)),
     },
     Column {
         header: "SCHEDULER",
@@ -246,7 +258,7 @@ static COLUMNS: &[Column<Job>] = &[
                 text(&r.0.scheduler, Meaning::Muted, ctx)
             }
         },
-        order: Some(|a, b| a.0.scheduler.cmp(&b.0.scheduler)),
+        order: Some(|r| SortKey::text(&r.0.scheduler)),
     },
     Column {
         header: "AGE",
@@ -255,7 +267,7 @@ static COLUMNS: &[Column<Job>] = &[
         align: Align::Right,
         drop: 1,
         cell: |r, ctx, _| age(r.0.created, ctx),
-        order: Some(|a, b| known_first(a.0.created, b.0.created, |a, b| b.cmp(a))),
+        order: Some(|r| SortKey::known(r.0.created, SortKey::latest)),
     },
     Column {
         header: "REASON",
@@ -268,7 +280,7 @@ static COLUMNS: &[Column<Job>] = &[
         align: Align::Left,
         drop: 0,
         cell: |r, ctx, width| reason(r, ctx, width),
-        order: Some(|a, b| known_first(a.0.reason.as_ref(), b.0.reason.as_ref(), Ord::cmp)),
+        order: Some(|r| SortKey::known(r.0.reason.as_ref(), SortKey::text)),
     },
 ];
 
@@ -432,8 +444,15 @@ impl View for JobsView {
     }
 
     fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>) {
-        self.list
-            .refresh(area, ctx, || all(ctx.cluster, |ns| ctx.in_scope(ns)));
+        let cluster = ctx.cluster;
+        self.list.refresh(area, ctx, |since| {
+            let shown = |w: &Arc<WorkloadRow>| ctx.in_scope(&w.key.namespace);
+            News::of(
+                since.and_then(|version| cluster.workloads_changed_since(version)),
+                |key| cluster.workload(key).filter(shown).map(JobRow),
+                || unordered(cluster, |ns| ctx.in_scope(ns)),
+            )
+        });
     }
 
     fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {

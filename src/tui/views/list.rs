@@ -1,6 +1,7 @@
-//! What the list views share: all rows, those that pass the filter, and when to make them anew.
+//! What the list views share: rows, those that pass the filter, and when to make them anew.
 
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::hash::Hash;
 
 use jiff::Timestamp;
 use ratatui::buffer::Buffer;
@@ -9,21 +10,13 @@ use ratatui::layout::Rect;
 use crate::model::Kind;
 use crate::tui::filter::{Filter, FilterColumn};
 use crate::tui::state::{DataState, Placeholder};
-use crate::tui::table::{Column, Row, Table};
+use crate::tui::table::{Changed, Column, Row, Table};
 use crate::tui::view::{Ctx, FilterError, Motion, Sort, Stamp};
-
-impl<R: Row> Row for Arc<R> {
-    type Key = R::Key;
-
-    fn key(&self) -> R::Key {
-        (**self).key()
-    }
-}
 
 /// What is the same for all lists of one kind of row.
 pub struct Spec<R: 'static> {
     /// Columns.
-    pub columns: &'static [Column<Arc<R>>],
+    pub columns: &'static [Column<R>],
     /// Columns that rows can be sorted by.
     pub sortable: &'static [&'static str],
     /// Columns that filters can name.
@@ -38,8 +31,60 @@ pub struct Spec<R: 'static> {
     pub awaits: &'static str,
 }
 
+/// What a list is told since the last time.
+pub enum News<R: Row> {
+    /// Its rows, in the place of all it had.
+    All(Vec<R>),
+    /// Changes of single rows.
+    Changes(Vec<Changed<R>>),
+}
+
+impl<R: Row> News<R> {
+    /// The changes of the rows with these keys (one may come more than once), or all rows where it
+    /// is not known which have changed. `row` makes a row, if there is one.
+    pub fn of<'k>(
+        keys: Option<impl Iterator<Item = &'k R::Key>>,
+        row: impl Fn(&R::Key) -> Option<R>,
+        all: impl FnOnce() -> Vec<R>,
+    ) -> Self
+    where
+        R::Key: 'k,
+    {
+        let Some(keys) = keys else {
+            return News::All(all());
+        };
+        let changes = each_once(keys).map(|key| match row(key) {
+            Some(row) => Changed::Set(row),
+            None => Changed::Gone(key.clone()),
+        });
+        News::Changes(changes.collect())
+    }
+
+    /// Nothing, if nothing has changed, else all rows.
+    pub fn all_if(changed: bool, all: impl FnOnce() -> Vec<R>) -> Self {
+        if changed {
+            News::All(all())
+        } else {
+            News::Changes(Vec::new())
+        }
+    }
+}
+
+/// Keys without their repetitions.
+pub(super) fn each_once<'k, K: Eq + Hash + 'k>(
+    keys: impl Iterator<Item = &'k K>,
+) -> impl Iterator<Item = &'k K> {
+    let mut seen = HashSet::new();
+    keys.filter(move |key| seen.insert(*key))
+}
+
+/// Rows in the order that they have while no column is chosen.
+pub(super) fn in_order<R: Row>(mut rows: Vec<R>) -> Vec<R> {
+    rows.sort_by_cached_key(|row| (row.place(), row.key()));
+    rows
+}
+
 /// What the rows were last made from.
-#[derive(PartialEq)]
 struct Made {
     stamp: Stamp,
     /// Second of the clock, if the filter looks at it.
@@ -49,8 +94,7 @@ struct Made {
 /// Rows, filter and table of a list view.
 pub struct List<R: Row + 'static> {
     spec: &'static Spec<R>,
-    all: Vec<Arc<R>>,
-    table: Table<Arc<R>>,
+    table: Table<R>,
     filter: Filter<R>,
     filter_text: String,
     made: Option<Made>,
@@ -63,7 +107,6 @@ impl<R: Row + 'static> List<R> {
     pub fn new(spec: &'static Spec<R>) -> Self {
         List {
             spec,
-            all: Vec::new(),
             table: Table::default(),
             filter: Filter::default(),
             filter_text: String::new(),
@@ -81,30 +124,39 @@ impl<R: Row + 'static> List<R> {
         }
     }
 
-    /// Brings rows, order and scroll position up to date; `make` is called only when the cluster
-    /// or the namespace has changed since the last time.
-    pub fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>, make: impl FnOnce() -> Vec<R>) {
+    /// Brings rows, order and scroll position up to date; `news` is called only when the cluster
+    /// or what is looked at has changed since the last time. It is given the version after which
+    /// changes are news, or `None` when the list knows nothing.
+    pub fn refresh(
+        &mut self,
+        area: Rect,
+        ctx: &Ctx<'_>,
+        news: impl FnOnce(Option<u64>) -> News<R>,
+    ) {
         let made = Made {
             stamp: ctx.stamp(),
             at: self.filter.by_time().then(|| ctx.now.as_second()),
         };
-        let fresh = self.made.as_ref().is_some_and(|m| m.stamp == made.stamp);
-        if !fresh {
-            self.all = make().into_iter().map(Arc::new).collect();
-        }
-        if !fresh || !self.filtered || self.made.as_ref() != Some(&made) {
-            let rows = if self.filter.is_empty() {
-                self.all.clone()
-            } else {
-                let passes = |r: &&Arc<R>| self.filter.matches(r, ctx.now, self.spec.search);
-                self.all.iter().filter(passes).cloned().collect()
-            };
-            self.table.set_rows(rows, self.spec.columns);
-            if self.follows {
-                self.table.motion(Motion::Last);
+        let (filter, search) = (&self.filter, self.spec.search);
+        let passes = |r: &R| filter.is_empty() || filter.matches(r, ctx.now, search);
+        let mut stale = !self.filtered || self.made.as_ref().is_none_or(|m| m.at != made.at);
+        if self.made.as_ref().is_none_or(|m| m.stamp != made.stamp) {
+            let since = self.made.as_ref().and_then(|m| m.stamp.since(&made.stamp));
+            match news(since) {
+                News::All(rows) => {
+                    self.table.replace(rows, passes);
+                    stale = false;
+                }
+                News::Changes(changes) => self.table.change(changes, passes),
             }
-            self.filtered = true;
         }
+        if stale {
+            self.table.filter(passes);
+        }
+        if self.follows {
+            self.table.motion(Motion::Last);
+        }
+        self.filtered = true;
         self.made = Some(made);
         self.table.fit(area);
     }
@@ -113,7 +165,7 @@ impl<R: Row + 'static> List<R> {
     pub fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
         let state = DataState::of(ctx.cluster, self.spec.kind);
         let stale = matches!(state, DataState::Stale(..));
-        if self.table.rows().is_empty() {
+        if self.table.is_empty() {
             self.placeholder(state).draw(area, buf, ctx);
         } else {
             self.table.draw(area, buf, ctx, self.spec.columns, stale);
@@ -129,7 +181,7 @@ impl<R: Row + 'static> List<R> {
         Placeholder {
             state,
             filter: &self.filter_text,
-            hidden: self.all.len(),
+            hidden: self.table.all_len(),
             awaits: self.spec.awaits,
         }
     }
@@ -137,7 +189,7 @@ impl<R: Row + 'static> List<R> {
     /// Moves the cursor. A following list follows again once the cursor is on the last row.
     pub fn motion(&mut self, motion: Motion, can_follow: bool) {
         self.table.motion(motion);
-        self.follows = can_follow && self.table.cursor().index() + 1 >= self.table.rows().len();
+        self.follows = can_follow && self.table.index() + 1 >= self.table.len();
     }
 
     /// Whether the cursor stays on the last row.
@@ -155,23 +207,18 @@ impl<R: Row + 'static> List<R> {
     }
 
     /// The row under the cursor.
-    pub fn selected(&self) -> Option<&Arc<R>> {
+    pub fn selected(&self) -> Option<&R> {
         self.table.selected()
     }
 
-    /// All rows, also those that the filter hides.
-    pub fn all(&self) -> &[Arc<R>] {
-        &self.all
-    }
-
-    /// The rows that pass the filter, in their order.
-    pub fn rows(&self) -> &[Arc<R>] {
-        self.table.rows()
+    /// A row by its key, also one that the filter hides.
+    pub fn get(&self, key: &R::Key) -> Option<&R> {
+        self.table.get(key)
     }
 
     /// Rows that pass and rows there are.
     pub fn count(&self) -> (usize, usize) {
-        (self.table.rows().len(), self.all.len())
+        (self.table.len(), self.table.all_len())
     }
 
     /// The filter in force, as typed.
@@ -201,22 +248,19 @@ impl<R: Row + 'static> List<R> {
     }
 
     /// The table, for marks.
-    pub fn table(&mut self) -> &mut Table<Arc<R>> {
+    pub fn table(&mut self) -> &mut Table<R> {
         &mut self.table
     }
 
     /// Marked rows in their order.
-    pub fn marked(&self) -> impl Iterator<Item = &Arc<R>> {
+    pub fn marked(&self) -> Vec<&R> {
         self.table.marked()
     }
 
     /// Whether a visible row shows its age in seconds.
     pub fn ages_by_second(&self, now: Timestamp) -> bool {
         self.table
-            .rows()
-            .iter()
-            .skip(self.table.cursor().offset())
-            .take(self.table.page())
+            .visible()
             .filter_map(|r| (self.spec.since)(r))
             .any(|since| (0..60).contains(&crate::tui::format::secs_since(since, now)))
     }
@@ -226,7 +270,7 @@ impl<R: Row + 'static> List<R> {
 macro_rules! list_view {
     ($field:ident, $target:expr) => {
         fn selected(&self) -> Option<Target> {
-            self.$field.selected().map(|r| $target(r))
+            self.$field.selected().map($target)
         }
 
         fn count(&self) -> (usize, usize) {
@@ -258,7 +302,7 @@ macro_rules! list_view {
         }
 
         fn marks(&self) -> Vec<Target> {
-            self.$field.marked().map(|r| $target(r)).collect()
+            self.$field.marked().into_iter().map($target).collect()
         }
 
         fn toggle_mark(&mut self) {

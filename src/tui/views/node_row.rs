@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::list::in_order;
 use crate::model::{
     Cluster, GpuCell, Kind, MigConfigState, MigCount, Node, NodePart, NodeUse, Readiness, Str,
 };
 use crate::tui::filter::{FilterColumn, Unit, Value, contains};
+use crate::tui::sort_key::SortKey;
 use crate::tui::table::Row;
 use crate::tui::theme::Meaning;
 
@@ -76,10 +78,33 @@ impl Row for NodeRow {
     fn key(&self) -> Str {
         self.name.clone()
     }
+
+    fn place(&self) -> SortKey {
+        SortKey::str(&natural_key(&self.name)).or_last(self.node.is_none())
+    }
+
+    fn key_order(&self, other: &Self) -> Ordering {
+        self.name.cmp(&other.name)
+    }
 }
 
 /// All nodes by name, then those that only pods tell of.
 pub fn all(cluster: &Cluster) -> Vec<NodeRow> {
+    in_order(unordered(cluster))
+}
+
+/// The row of one node, if it is known or pods tell of it.
+pub(super) fn one(cluster: &Cluster, name: &str) -> Option<NodeRow> {
+    if let Some((node, held)) = cluster.node(name) {
+        return Some(NodeRow::of(node, held, cluster.is_known(Kind::Pod)));
+    }
+    let (name, held) = cluster.unknown_node(name)?;
+    let nodes_known = cluster.is_known(Kind::Node);
+    Some(NodeRow::of_unknown(name, held, nodes_known))
+}
+
+/// All nodes, and those that only pods tell of.
+pub(super) fn unordered(cluster: &Cluster) -> Vec<NodeRow> {
     let pods_known = cluster.is_known(Kind::Pod);
     let nodes_known = cluster.is_known(Kind::Node);
     let known = cluster
@@ -88,12 +113,31 @@ pub fn all(cluster: &Cluster) -> Vec<NodeRow> {
     let unknown = cluster
         .unknown_nodes()
         .map(|(name, held)| NodeRow::of_unknown(name, held, nodes_known));
-    let mut rows: Vec<NodeRow> = known.chain(unknown).collect();
-    rows.sort_by(|a, b| {
-        let known_first = a.node.is_none().cmp(&b.node.is_none());
-        known_first.then_with(|| natural_order(&a.name, &b.name))
-    });
-    rows
+    known.chain(unknown).collect()
+}
+
+/// A text whose bytes order as [`natural_order`] orders names: each number has its length before
+/// it, in the place of its first digit.
+fn natural_key(name: &str) -> String {
+    let mut key = String::with_capacity(name.len() + 4);
+    let mut rest = name;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (text, from) = rest.split_at(at);
+        let end = from
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(from.len());
+        let (number, after) = from.split_at(end);
+        let number = number.trim_start_matches('0');
+        key.push_str(text);
+        key.push('0');
+        // Names are at most 253 bytes long; that a longer number orders otherwise does no harm.
+        let length = u32::try_from(number.len()).unwrap_or(u32::MAX);
+        key.push(char::from_u32(length + 1).unwrap_or(char::MAX));
+        key.push_str(number);
+        rest = after;
+    }
+    key.push_str(rest);
+    key
 }
 
 /// Order of names in which numbers count as numbers: `n2` before `n10`.
@@ -292,16 +336,6 @@ fn state(node: &Node, sick: f64) -> (String, Severity) {
     (words.join(", "), worst)
 }
 
-/// Compares values of which the unknown ones come last.
-pub fn known_first<T>(a: Option<T>, b: Option<T>, order: impl Fn(&T, &T) -> Ordering) -> Ordering {
-    match (a, b) {
-        (Some(a), Some(b)) => order(&a, &b),
-        (Some(_), None) => Ordering::Less,
-        (None, Some(_)) => Ordering::Greater,
-        (None, None) => Ordering::Equal,
-    }
-}
-
 /// A number of the model as filters compare it.
 fn float<N: TryInto<i64>>(n: Option<N>) -> Option<f64> {
     #[allow(clippy::cast_precision_loss)]
@@ -460,6 +494,8 @@ mod tests {
         ) {
             prop_assert_eq!(natural_order(&a, &b), natural_order(&b, &a).reverse());
             prop_assert_eq!(natural_order(&a, &b) == Ordering::Equal, a == b);
+            let by_key = natural_key(&a).cmp(&natural_key(&b)).then_with(|| a.cmp(&b));
+            prop_assert_eq!(natural_order(&a, &b), by_key);
             let below = |x: &str, y: &str| natural_order(x, y) == Ordering::Less;
             prop_assert!(!(below(&a, &b) && below(&b, &c)) || below(&a, &c));
         }

@@ -1,17 +1,16 @@
 //! Nodes: a row a node, its GPUs drawn.
 
-use std::sync::Arc;
-
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 use unicode_width::UnicodeWidthStr;
 
-use super::list::{List, Spec, list_view};
-use super::node_row::{self, NodeRow, known_first};
+use super::list::{List, News, Spec, list_view};
+use super::node_row::{self, NodeRow, Severity};
 use super::{describe, gpu_look};
-use crate::model::Kind;
+use crate::model::{Kind, Str};
 use crate::tui::format;
+use crate::tui::sort_key::SortKey;
 use crate::tui::table::{Align, Cell, Column, Width};
 use crate::tui::theme::Meaning;
 use crate::tui::view::{Ctx, FilterError, Motion, Sort, Target, View, ViewId};
@@ -77,7 +76,7 @@ fn state_within(state: &str, columns: usize) -> String {
     format!("{}{more}", format::sentence_within(first, room))
 }
 
-type Node = Arc<NodeRow>;
+type Node = NodeRow;
 
 /// Columns, and in which order they go when it gets narrow: pods, age, memory, CPU, tier, model.
 static COLUMNS: &[Column<Node>] = &[
@@ -92,7 +91,7 @@ static COLUMNS: &[Column<Node>] = &[
         align: Align::Left,
         drop: 0,
         cell: |r, ctx, _| Cell::Text(r.name.to_string(), ctx.style(Meaning::Text)),
-        order: Some(|a, b| a.name.cmp(&b.name)),
+        order: Some(|r| SortKey::text(&r.name)),
     },
     Column {
         header: "MODEL",
@@ -105,7 +104,7 @@ static COLUMNS: &[Column<Node>] = &[
         align: Align::Left,
         drop: 1,
         cell: |r, ctx, _| text_or_unknown(r.model(), ctx),
-        order: Some(|a, b| known_first(a.model(), b.model(), Ord::cmp)),
+        order: Some(|r| SortKey::known(r.model(), SortKey::str)),
     },
     Column {
         header: "TIER",
@@ -114,7 +113,7 @@ static COLUMNS: &[Column<Node>] = &[
         align: Align::Left,
         drop: 2,
         cell: |r, ctx, _| text_or_unknown(r.tier(), ctx),
-        order: Some(|a, b| known_first(a.tier(), b.tier(), Ord::cmp)),
+        order: Some(|r| SortKey::known(r.tier(), SortKey::str)),
     },
     Column {
         header: "GPUS",
@@ -127,7 +126,7 @@ static COLUMNS: &[Column<Node>] = &[
         align: Align::Left,
         drop: 0,
         cell: |r, ctx, width| Cell::Spans(gpu_look::row(r, width, ctx)),
-        order: Some(|a, b| known_first(a.gpus(), b.gpus(), Ord::cmp)),
+        order: Some(|r| SortKey::known(r.gpus(), SortKey::number)),
     },
     Column {
         header: "USED",
@@ -136,7 +135,7 @@ static COLUMNS: &[Column<Node>] = &[
         align: Align::Right,
         drop: 0,
         cell: |r, ctx, _| used(r, ctx),
-        order: Some(|a, b| known_first(a.used_gpus, b.used_gpus, f64::total_cmp)),
+        order: Some(|r| SortKey::known(r.used_gpus, SortKey::fraction)),
     },
     Column {
         header: "CPU%",
@@ -145,7 +144,7 @@ static COLUMNS: &[Column<Node>] = &[
         align: Align::Right,
         drop: 3,
         cell: |r, ctx, _| number(r.cpu_percent, ctx),
-        order: Some(|a, b| known_first(a.cpu_percent, b.cpu_percent, Ord::cmp)),
+        order: Some(|r| SortKey::known(r.cpu_percent, SortKey::number)),
     },
     Column {
         header: "MEM%",
@@ -154,7 +153,7 @@ static COLUMNS: &[Column<Node>] = &[
         align: Align::Right,
         drop: 4,
         cell: |r, ctx, _| number(r.mem_percent, ctx),
-        order: Some(|a, b| known_first(a.mem_percent, b.mem_percent, Ord::cmp)),
+        order: Some(|r| SortKey::known(r.mem_percent, SortKey::number)),
     },
     Column {
         header: "PODS",
@@ -163,7 +162,7 @@ static COLUMNS: &[Column<Node>] = &[
         align: Align::Right,
         drop: 6,
         cell: |r, ctx, _| number(r.pods, ctx),
-        order: Some(|a, b| known_first(a.pods, b.pods, Ord::cmp)),
+        order: Some(|r| SortKey::known(r.pods, SortKey::number)),
     },
     Column {
         header: "AGE",
@@ -173,7 +172,7 @@ static COLUMNS: &[Column<Node>] = &[
         drop: 5,
         cell: |r, ctx, _| age(r.created(), ctx),
         // The youngest first.
-        order: Some(|a, b| known_first(a.created(), b.created(), |a, b| b.cmp(a))),
+        order: Some(|r| SortKey::known(r.created(), SortKey::latest)),
     },
     Column {
         header: "STATE",
@@ -190,10 +189,9 @@ static COLUMNS: &[Column<Node>] = &[
             Cell::Text(shown, ctx.style(r.severity.meaning()))
         },
         // The worst first.
-        order: Some(|a, b| {
-            b.severity
-                .cmp(&a.severity)
-                .then_with(|| a.state.cmp(&b.state))
+        order: Some(|r| {
+            let badness = Severity::Down as u32 - r.severity as u32;
+            SortKey::number_and_text(badness, &r.state)
         }),
     },
 ];
@@ -234,7 +232,14 @@ impl View for NodesView {
     }
 
     fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>) {
-        self.list.refresh(area, ctx, || node_row::all(ctx.cluster));
+        let cluster = ctx.cluster;
+        self.list.refresh(area, ctx, |since| {
+            News::of(
+                since.and_then(|version| cluster.nodes_changed_since(version)),
+                |name: &Str| node_row::one(cluster, name),
+                || node_row::unordered(cluster),
+            )
+        });
     }
 
     fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {

@@ -9,12 +9,12 @@ use ratatui::text::Line;
 
 use super::describe;
 use super::jobs::since;
-use super::list::{List, Spec, list_view};
-use super::node_row::known_first;
+use super::list::{List, News, Spec, in_order, list_view};
 use super::nodes::{age, number, unknown};
 use crate::model::{Cluster, DecisionKind, GpuResource, Kind, Phase, Pod, Str, Uid, WorkloadKey};
 use crate::tui::filter::{FilterColumn, Unit, Value, contains};
 use crate::tui::format;
+use crate::tui::sort_key::SortKey;
 use crate::tui::table::{Align, Cell, Column, Row, Width};
 use crate::tui::theme::Meaning;
 use crate::tui::view::{Ctx, FilterError, Motion, Sort, Target, View, ViewId};
@@ -42,6 +42,12 @@ impl Row for PodRow {
 
     fn key(&self) -> Uid {
         self.pod.meta.uid.clone()
+    }
+
+    /// By namespace and name; the sign between them is below all that names contain.
+    fn place(&self) -> SortKey {
+        let meta = &self.pod.meta;
+        SortKey::str(&format!("{}\u{1}{}", meta.namespace, meta.name))
     }
 }
 
@@ -114,20 +120,15 @@ fn of_node(cluster: &Cluster, name: &Str) -> Vec<PodRow> {
             .find(|(n, _)| *n == name)
             .map(|(_, held)| held)
     });
-    let mut rows: Vec<PodRow> = held
+    let rows = held
         .into_iter()
         .flat_map(|h| &h.pods)
         .filter_map(|uid| cluster.pod(uid))
-        .map(|p| PodRow::of(p, cluster))
-        .collect();
-    rows.sort_by(|a, b| {
-        let by = |r: &PodRow| (r.pod.meta.namespace.clone(), r.pod.meta.name.clone());
-        by(a).cmp(&by(b))
-    });
-    rows
+        .map(|p| PodRow::of(p, cluster));
+    in_order(rows.collect())
 }
 
-type Row_ = Arc<PodRow>;
+type Row_ = PodRow;
 
 fn text(text: &str, meaning: Meaning, ctx: &Ctx<'_>) -> Cell {
     Cell::Text(text.to_owned(), ctx.style(meaning))
@@ -146,7 +147,7 @@ static COLUMNS: &[Column<Row_>] = &[
         align: Align::Left,
         drop: 0,
         cell: |r, ctx, _| text(&r.pod.meta.name, Meaning::Text, ctx),
-        order: Some(|a, b| a.pod.meta.name.cmp(&b.pod.meta.name)),
+        order: Some(|r| SortKey::text(&r.pod.meta.name)),
     },
     Column {
         header: "NS",
@@ -159,7 +160,7 @@ static COLUMNS: &[Column<Row_>] = &[
         align: Align::Left,
         drop: 4,
         cell: |r, ctx, _| text(&r.pod.meta.namespace, Meaning::Text, ctx),
-        order: Some(|a, b| a.pod.meta.namespace.cmp(&b.pod.meta.namespace)),
+        order: Some(|r| SortKey::text(&r.pod.meta.namespace)),
     },
     Column {
         header: "NODE",
@@ -175,7 +176,7 @@ static COLUMNS: &[Column<Row_>] = &[
             Some(node) => text(node, Meaning::Text, ctx),
             None => unknown(ctx),
         },
-        order: Some(|a, b| known_first(a.pod.node.as_ref(), b.pod.node.as_ref(), Ord::cmp)),
+        order: Some(|r| SortKey::known(r.pod.node.as_ref(), SortKey::text)),
     },
     Column {
         header: "PHASE",
@@ -184,7 +185,7 @@ static COLUMNS: &[Column<Row_>] = &[
         align: Align::Left,
         drop: 0,
         cell: |r, ctx, _| text(&r.phase(), r.meaning(), ctx),
-        order: Some(|a, b| a.pod.phase.cmp(&b.pod.phase)),
+        order: Some(|r| SortKey::number(r.pod.phase as i64)),
     },
     Column {
         header: "ASK",
@@ -200,10 +201,7 @@ static COLUMNS: &[Column<Row_>] = &[
             let ask = format::ask_within(&r.asked(), usize::from(width));
             text(&ask, Meaning::Text, ctx)
         },
-        order: Some(|a, b| {
-            let gpus = |r: &PodRow| r.pod.requests.extended("nvidia.com/gpu");
-            gpus(a).cmp(&gpus(b))
-        }),
+        order: Some(|r| SortKey::number(r.pod.requests.extended("nvidia.com/gpu"))),
     },
     Column {
         header: "RESTARTS",
@@ -212,7 +210,7 @@ static COLUMNS: &[Column<Row_>] = &[
         align: Align::Right,
         drop: 2,
         cell: |r, ctx, _| number(Some(r.pod.restarts), ctx),
-        order: Some(|a, b| a.pod.restarts.cmp(&b.pod.restarts)),
+        order: Some(|r| SortKey::number(r.pod.restarts)),
     },
     Column {
         header: "AGE",
@@ -221,7 +219,7 @@ static COLUMNS: &[Column<Row_>] = &[
         align: Align::Right,
         drop: 3,
         cell: |r, ctx, _| age(r.pod.meta.created, ctx),
-        order: Some(|a, b| known_first(a.pod.meta.created, b.pod.meta.created, |a, b| b.cmp(a))),
+        order: Some(|r| SortKey::known(r.pod.meta.created, SortKey::latest)),
     },
     Column {
         header: "REASON",
@@ -239,7 +237,7 @@ static COLUMNS: &[Column<Row_>] = &[
             let shown = format::sentence_within(&reason, usize::from(width));
             text(&shown, Meaning::Muted, ctx)
         },
-        order: Some(|a, b| known_first(a.reason.as_ref(), b.reason.as_ref(), Ord::cmp)),
+        order: Some(|r| SortKey::known(r.reason.as_ref(), SortKey::text)),
     },
 ];
 
@@ -350,8 +348,18 @@ impl View for PodsView {
     }
 
     fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>) {
-        let scope = &self.scope;
-        self.list.refresh(area, ctx, || all(ctx.cluster, scope));
+        let (scope, cluster) = (&self.scope, ctx.cluster);
+        self.list.refresh(area, ctx, |since| {
+            let changed = since.is_none_or(|version| match scope {
+                Scope::Workload(key) => cluster
+                    .workloads_changed_since(version)
+                    .is_none_or(|mut keys| keys.any(|k| k == key)),
+                Scope::Node(name) => cluster
+                    .nodes_changed_since(version)
+                    .is_none_or(|mut names| names.any(|n| n == name)),
+            });
+            News::all_if(changed, || all(cluster, scope))
+        });
     }
 
     fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {

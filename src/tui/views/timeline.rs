@@ -9,11 +9,12 @@ use ratatui::text::Line;
 
 use super::describe;
 use super::jobs::since;
-use super::list::{List, Spec, list_view};
+use super::list::{List, News, Spec, list_view};
 use crate::model::{Cluster, Decision, DecisionKind, Event, Kind, Severity};
 use crate::tui::filter::{FilterColumn, Unit, Value, contains};
 use crate::tui::format;
 use crate::tui::glyphs::Glyph;
+use crate::tui::sort_key::SortKey;
 use crate::tui::table::{Align, Cell, Column, Row, Width};
 use crate::tui::theme::Meaning;
 use crate::tui::view::{Ctx, FilterError, Motion, Sort, Target, View, ViewId};
@@ -38,6 +39,11 @@ impl Row for Happening {
             Happening::Event(event) => Target::Event(event.meta.uid.clone()),
             Happening::Decision(decision, _) => Target::Decision(decision.at, decision.pod.clone()),
         }
+    }
+
+    /// Those without a time are the oldest.
+    fn place(&self) -> SortKey {
+        self.at().map(SortKey::time).unwrap_or_default()
     }
 }
 
@@ -216,7 +222,7 @@ pub(crate) fn merge(all: Vec<Happening>) -> Vec<Happening> {
     merged
 }
 
-type Entry = Arc<Happening>;
+type Entry = Happening;
 
 /// Columns; the reporter goes when it gets narrow.
 static COLUMNS: &[Column<Entry>] = &[
@@ -227,7 +233,7 @@ static COLUMNS: &[Column<Entry>] = &[
         align: Align::Right,
         drop: 0,
         cell: |r, ctx, _| Cell::Text(format::moment(r.at(), ctx.now), ctx.style(Meaning::Muted)),
-        order: Some(|a, b| a.at().cmp(&b.at())),
+        order: Some(Row::place),
     },
     Column {
         header: "",
@@ -239,7 +245,7 @@ static COLUMNS: &[Column<Entry>] = &[
             let (glyph, meaning) = r.sign();
             Cell::Text(ctx.glyph(glyph).to_owned(), ctx.style(meaning))
         },
-        order: Some(|a, b| a.class().cmp(b.class())),
+        order: Some(|r| SortKey::str(r.class())),
     },
     Column {
         header: "SUBJECT",
@@ -252,7 +258,7 @@ static COLUMNS: &[Column<Entry>] = &[
         align: Align::Left,
         drop: 0,
         cell: |r, ctx, _| Cell::Text(r.subject(), ctx.style(Meaning::Text)),
-        order: Some(|a, b| a.subject().cmp(&b.subject())),
+        order: Some(|r| SortKey::str(&r.subject())),
     },
     Column {
         header: "FROM",
@@ -265,7 +271,7 @@ static COLUMNS: &[Column<Entry>] = &[
         align: Align::Left,
         drop: 1,
         cell: |r, ctx, _| Cell::Text(r.reporter().to_owned(), ctx.style(Meaning::Muted)),
-        order: Some(|a, b| a.reporter().cmp(b.reporter())),
+        order: Some(|r| SortKey::str(r.reporter())),
     },
     Column {
         header: "WHAT",
@@ -377,8 +383,11 @@ impl View for TimelineView {
     }
 
     fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>) {
-        self.list
-            .refresh(area, ctx, || all(ctx.cluster, |ns| ctx.in_scope(ns)));
+        let cluster = ctx.cluster;
+        self.list.refresh(area, ctx, |since| {
+            let changed = since.is_none_or(|version| cluster.happened() > version);
+            News::all_if(changed, || all(cluster, |ns| ctx.in_scope(ns)))
+        });
     }
 
     fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
