@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 use crate::sandbox::actors::{self, load};
 use crate::sandbox::calls::CallError;
 use crate::sandbox::inventory::Fleet;
-use crate::sandbox::{ApiServer, SandboxError};
+use crate::sandbox::{ApiServer, SandboxError, Time};
 
 /// How an embedded cluster is to live.
 #[derive(Debug, Clone, Copy)]
@@ -17,6 +17,8 @@ pub struct World {
     pub speed: f64,
     /// Nodes; 0 leaves the cluster empty and without load.
     pub nodes: u32,
+    /// Where the actors' time stamps come from; the server's should come from the same.
+    pub time: Time,
 }
 
 /// Why it could not be brought to life.
@@ -44,6 +46,7 @@ impl World {
             speed: self.speed,
             seed: self.seed,
             load: (self.nodes > 0).then(load::Settings::default),
+            time: self.time,
             ..actors::Options::default()
         };
         // The actors come first: a fleet without kubelets would be NotReady for a moment.
@@ -51,7 +54,7 @@ impl World {
         if self.nodes > 0 {
             let nodes = usize::try_from(self.nodes).unwrap_or(usize::MAX);
             Fleet::sized(nodes, self.seed)
-                .write(server.client())
+                .write_at(server.client(), self.time)
                 .await?;
         }
         Ok(tasks)

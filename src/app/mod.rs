@@ -12,6 +12,7 @@ pub mod schedule;
 pub mod serve;
 pub mod simulate;
 pub mod snapshot;
+pub mod stepped;
 
 use std::path::PathBuf;
 
@@ -26,7 +27,7 @@ use self::config::Config;
 use self::console::Rights;
 use self::embedded::World;
 use self::place::Place;
-use crate::sandbox::{ApiServer, Options};
+use crate::sandbox::{ApiServer, Options, Time};
 use crate::tui::theme::Depth;
 use crate::tui::{Choices, Settings};
 
@@ -76,6 +77,7 @@ async fn demo(cli: &Cli, args: &DemoArgs) -> Result<()> {
         seed: args.seed,
         speed: args.speed,
         nodes: args.nodes,
+        time: Time::System,
     };
     let place = Place::embedded(server.client());
     // The console opens at once and shows the fleet as it is written.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ahash::{AHashMap, AHashSet};
-use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -59,6 +58,8 @@ impl Scheduling {
 type Written = (Vec<Action>, Vec<Outcome>);
 
 struct Loop {
+    /// The cluster's clock.
+    source: ClientSource,
     state: State,
     writer: Arc<Writer>,
     recorder: EventRecorder,
@@ -97,10 +98,11 @@ pub async fn run(
         Arc::new(leadership.clone()),
     );
     let (recorder, event_writer) =
-        events::start(&scheduling.mode, source, identity, answered.clone());
+        events::start(&scheduling.mode, source.clone(), identity, answered.clone());
     let (told, forward) = mpsc::unbounded_channel();
     let forwarder = tokio::spawn(forward_all(forward, intake));
     let mut this = Loop {
+        source,
         state: State::new(scheduling.config),
         writer: Arc::new(writer),
         recorder,
@@ -196,7 +198,7 @@ impl Loop {
 
     /// Decides if we lead and the cluster is known; whether there is more to decide at once.
     fn decide(&mut self, leadership: &Leadership) -> bool {
-        let now = Timestamp::now();
+        let now = self.source.now();
         self.state.expire(now);
         if leadership.term().is_none() || self.backlog.len() >= BACKLOG {
             return false;
@@ -279,7 +281,7 @@ impl Loop {
     }
 
     fn settle(&mut self, (group, outcomes): &Written) {
-        let now = Timestamp::now();
+        let now = self.source.now();
         let cut = cut(outcomes);
         let mut news = Vec::new();
         for (action, outcome) in group.iter().zip(outcomes) {

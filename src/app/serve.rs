@@ -10,9 +10,9 @@ use tokio_util::sync::CancellationToken;
 use super::cli::{ClusterArgs, LoadArgs, ServeArgs};
 use super::embedded::World;
 use super::place::Place;
-use crate::sandbox::Options;
 use crate::sandbox::listen::{self, RunOptions};
 use crate::sandbox::openb::{self, LoadOptions};
+use crate::sandbox::{Options, Time};
 
 /// Namespace of the loaded pods when none is asked for.
 const LOAD_NAMESPACE: &str = "openb";
@@ -42,6 +42,7 @@ pub async fn serve(args: &ServeArgs, kubeconfig: Option<PathBuf>) -> Result<()> 
         seed: args.seed,
         speed: args.speed,
         nodes: args.nodes,
+        time: Time::System,
     };
     let _actors = world.start(&running.server, &stop).await?;
     let kubeconfig = kubeconfig.unwrap_or_else(|| PathBuf::from(KUBECONFIG));

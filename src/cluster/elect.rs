@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -314,7 +313,7 @@ impl Elector {
     }
 
     async fn create(&mut self, api: &Api) -> Result<(), ApiError> {
-        let now = format!("{:.6}", Timestamp::now());
+        let now = format!("{:.6}", self.source.now());
         let lease = json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": &*self.election.name, "namespace": &*self.election.namespace},
@@ -342,7 +341,7 @@ impl Elector {
 
     /// Writes us into the record and leads if the server takes it.
     async fn write(&mut self, api: &Api, mut lease: Value, term: u64) -> Result<(), ApiError> {
-        let now = format!("{:.6}", Timestamp::now());
+        let now = format!("{:.6}", self.source.now());
         let renews = transitions(&lease) == term
             && spec_text(&lease, "holderIdentity") == &*self.election.identity;
         if !lease.get("spec").is_some_and(Value::is_object) {
@@ -393,7 +392,11 @@ impl Elector {
         if let Some(spec) = lease.get_mut("spec") {
             set(spec, "holderIdentity", "".into());
             set(spec, "leaseDurationSeconds", 1.into());
-            set(spec, "renewTime", format!("{:.6}", Timestamp::now()).into());
+            set(
+                spec,
+                "renewTime",
+                format!("{:.6}", self.source.now()).into(),
+            );
         }
         let (api, _) = self.source.current();
         let path = format!("{}/{}", self.path(), self.election.name);

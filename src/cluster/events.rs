@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use ahash::AHashMap;
 use http::Method;
-use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -200,7 +199,7 @@ impl Scribe {
             told.at = now;
             told.count += 1;
             let series = json!({"series": {"count": told.count.max(2),
-                "lastObservedTime": format!("{:.6}", Timestamp::now())}});
+                "lastObservedTime": format!("{:.6}", self.source.now())}});
             self.tokens -= 1;
             let path = format!("{events}/{}", super::watch::query_value(&told.name));
             match api.send(Method::PATCH, &path, &series, LIMIT).await {
@@ -241,7 +240,7 @@ impl Scribe {
         json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event",
             "metadata": {"name": name, "namespace": &*decision.namespace},
-            "eventTime": format!("{:.6}", Timestamp::now()),
+            "eventTime": format!("{:.6}", self.source.now()),
             "reportingController": "gpudeck",
             "reportingInstance": clean(&self.instance, 120),
             "action": if reason == "Scheduled" { "Binding" } else { "Scheduling" },
@@ -273,6 +272,8 @@ mod tests {
     use std::sync::Mutex;
 
     use super::super::fake;
+    use jiff::Timestamp;
+
     use super::*;
     use crate::model::Reason;
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube::Client;
 use tokio::sync::{Mutex, watch};
 use tokio::time::{Instant, timeout};
@@ -19,6 +20,7 @@ const MAX_WAIT: Duration = Duration::from_secs(300);
 /// Longest a login helper may take.
 const LOGIN_TIMEOUT: Duration = Duration::from_secs(60);
 
+type Now = dyn Fn() -> Timestamp + Send + Sync;
 type Build = dyn Fn() -> Result<Client, ClientError> + Send + Sync;
 
 struct Current {
@@ -44,6 +46,7 @@ struct Inner {
 #[derive(Clone)]
 pub struct ClientSource {
     inner: Arc<Inner>,
+    now: Arc<Now>,
 }
 
 impl ClientSource {
@@ -69,7 +72,19 @@ impl ClientSource {
                 in_vain: AtomicBool::new(false),
                 build: Arc::new(build),
             }),
+            now: Arc::new(Timestamp::now),
         }
+    }
+
+    /// The same clients, for a cluster whose time of day is `now` and not this machine's.
+    pub fn with_clock(mut self, now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        self.now = Arc::new(now);
+        self
+    }
+
+    /// The time of day, for what is stamped and for ages of what others stamped.
+    pub fn now(&self) -> Timestamp {
+        (self.now)()
     }
 
     /// A source whose client never changes, for servers in this process.

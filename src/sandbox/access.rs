@@ -51,7 +51,8 @@ impl User {
         groups
     }
 
-    fn is_master(&self) -> bool {
+    /// Whether it may do everything.
+    pub(super) fn is_master(&self) -> bool {
         self.groups.iter().any(|g| g == MASTERS)
     }
 }

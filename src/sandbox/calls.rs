@@ -5,10 +5,13 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube::Client;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+use super::Time;
 
 /// How long one call may take before it counts as failed.
 const CALL_TIMEOUT: Duration = Duration::from_secs(15);
@@ -123,12 +126,26 @@ impl PatchKind {
 #[derive(Clone)]
 pub struct Calls {
     client: Client,
+    time: Time,
 }
 
 impl Calls {
     /// Wraps `client`, whose own retries should be off.
     pub fn new(client: Client) -> Self {
-        Self { client }
+        Self {
+            client,
+            time: Time::System,
+        }
+    }
+
+    /// The same with another time of day for what is stamped.
+    pub fn with_time(self, time: Time) -> Self {
+        Self { time, ..self }
+    }
+
+    /// The time of day.
+    pub fn now(&self) -> Timestamp {
+        self.time.now()
     }
 
     /// The client below, for watches.

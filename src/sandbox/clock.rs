@@ -4,6 +4,49 @@ use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use tokio::time::Instant;
+
+/// Where the parts of an embedded cluster take the time of day from.
+#[derive(Debug, Clone, Copy, Default)]
+pub enum Time {
+    /// The machine's clock.
+    #[default]
+    System,
+    /// `epoch` at the moment `since` of tokio's clock, and from there as that clock goes. On a
+    /// runtime whose clock is paused (see `app::stepped`) it moves only when nothing is left to do.
+    Virtual {
+        /// The time of day at the start.
+        epoch: Timestamp,
+        /// The start.
+        since: Instant,
+    },
+}
+
+impl Time {
+    /// A time of day that starts at `epoch` now.
+    pub fn starting(epoch: Timestamp) -> Self {
+        Time::Virtual {
+            epoch,
+            since: Instant::now(),
+        }
+    }
+
+    /// The time of day.
+    pub fn now(self) -> Timestamp {
+        match self {
+            Time::System => Timestamp::now(),
+            Time::Virtual { epoch, since } => {
+                epoch.checked_add(since.elapsed()).unwrap_or(Timestamp::MAX)
+            }
+        }
+    }
+}
+
+impl From<Time> for Clock {
+    fn from(time: Time) -> Self {
+        Clock::from_fn(move || time.now())
+    }
+}
 
 /// Where the API server takes its time stamps from. Cheap to clone.
 #[derive(Clone)]

@@ -2,7 +2,6 @@
 //!
 //! TLS with a certificate made at start: client-go sends no bearer token over plain HTTP.
 
-use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -167,6 +166,8 @@ async fn accept(
             _ = &mut stopped => break,
             Some(_) = connections.join_next() => {}
             accepted = socket.accept() => match accepted {
+                // Dropped at once, as nearly as an open port can be nobody's.
+                Ok(_) if inner.faults.is_down() => {}
                 Ok((stream, _)) => {
                     connections.spawn(connection(inner.clone(), stream, acceptor.clone()));
                 }
@@ -187,16 +188,21 @@ async fn connection(inner: Arc<Inner>, stream: TcpStream, acceptor: TlsAcceptor)
     let _ = stream.set_nodelay(true);
     let shaken = tokio::time::timeout(HANDSHAKE_LIMIT, acceptor.accept(stream)).await;
     let Ok(Ok(stream)) = shaken else { return };
+    let mut restarts = inner.faults.restarts();
     let service = service_fn(move |request| {
         let inner = inner.clone();
-        async move { Ok::<_, Infallible>(serve::respond(inner, request, Caller::Header).await) }
+        async move { serve::respond(inner, request, Caller::Header).await }
     });
-    let served = hyper::server::conn::http1::Builder::new()
+    let serving = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(IDLE_LIMIT)
         .serve_connection(TokioIo::new(stream), service)
-        .with_upgrades()
-        .await;
+        .with_upgrades();
+    let served = tokio::select! {
+        served = serving => served,
+        // A restarted server has forgotten its connections.
+        () = restarts.changed() => return,
+    };
     if let Err(error) = served {
         tracing::debug!(%error, "a connection of the embedded cluster broke");
     }

@@ -1,6 +1,5 @@
 //! pods/log: what a container of the embedded cluster wrote, made up from how long it has run.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -150,7 +149,7 @@ impl Inner {
     }
 }
 
-fn frame(text: String) -> Result<Frame<Bytes>, Infallible> {
+fn frame(text: String) -> Result<Frame<Bytes>, super::serve::Cut> {
     Ok(Frame::data(Bytes::from(text)))
 }
 

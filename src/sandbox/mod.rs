@@ -15,10 +15,12 @@ mod crd;
 mod discovery;
 mod exec;
 mod expiry;
+pub mod faults;
 mod fields;
 #[cfg(test)]
 mod fuzz;
 mod gc;
+mod history;
 mod ids;
 mod jobs;
 mod kubeconfig;
@@ -41,6 +43,8 @@ mod schema;
 mod selector;
 mod serve;
 mod shapes;
+mod signal;
+pub mod span;
 mod status;
 mod store;
 mod strategic;
@@ -65,7 +69,8 @@ use serde_json::{Value, json};
 
 pub use access::User;
 pub use audit::AuditEntry;
-pub use clock::Clock;
+pub use clock::{Clock, Time};
+pub use history::{Entry, History};
 pub use kubeconfig::CONTEXT;
 pub use proxy::{PortAnswer, Responder};
 
@@ -97,6 +102,8 @@ pub struct Options {
     /// Answer a watch from before the kept history with HTTP status 410, as proxies and older
     /// servers do, instead of the ERROR event that kube-apiserver sends on a 200.
     pub expired_watch_as_status: bool,
+    /// Keep a digest of all changes of objects, see [`ApiServer::history`].
+    pub record_history: bool,
 }
 
 impl Default for Options {
@@ -111,6 +118,7 @@ impl Default for Options {
             audit_entries: 65_536,
             audit_log: None,
             expired_watch_as_status: false,
+            record_history: false,
         }
     }
 }
@@ -163,6 +171,7 @@ struct Inner {
     ports: proxy::Ports,
     expiry: expiry::Expiry,
     identity: listen::Identity,
+    faults: Arc<faults::Board>,
 }
 
 impl ApiServer {
@@ -170,16 +179,28 @@ impl ApiServer {
     pub fn new(options: Options) -> Result<Self, SandboxError> {
         let audit = Audit::open(options.audit_entries, options.audit_log.as_deref())?;
         let registry = Registry::built_in();
-        let store = Store::new(HistoryLimits {
+        let limits = HistoryLimits {
             changes: options.history_changes,
             bytes: options.history_bytes,
-        });
+        };
+        let store = Store::new(limits, options.record_history);
         for resource in registry.all().filter(|r| !r.review) {
             store.ensure_table(&resource.table, resource.fields);
         }
         let ids = Ids::new(options.seed);
         let tokens = Tokens::new();
+        let faults = Arc::new(faults::Board::new(options.seed));
+        let (board, clock) = (faults.clone(), options.clock.clone());
+        let options = Options {
+            // A skewed clock is one of the faults that can be asked for.
+            clock: Clock::from_fn(move || {
+                let now = clock.now();
+                now.checked_add(board.skew()).unwrap_or(now)
+            }),
+            ..options
+        };
         let inner = Arc::new(Inner {
+            faults,
             store,
             registry: RwLock::new(Arc::new(registry)),
             ids,
@@ -239,6 +260,11 @@ impl ApiServer {
     /// now answer 410.
     pub fn compact(&self) {
         self.inner.store.compact();
+    }
+
+    /// Every change of an object since the start, when [`Options::record_history`] asks for it.
+    pub fn history(&self) -> Option<History> {
+        self.inner.store.history()
     }
 
     /// The current resourceVersion.

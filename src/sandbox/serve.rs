@@ -1,6 +1,5 @@
 //! From an HTTP request to an answer: who asks, may they, what is addressed, which verb.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -11,6 +10,7 @@ use serde_json::Value;
 
 use super::access::{Caller, User};
 use super::audit::AuditEntry;
+use super::faults::{Asked, CONTROL_PATH, Met};
 use super::path::{ResourcePath, Target};
 use super::query::Query;
 use super::resources::Resource;
@@ -18,7 +18,12 @@ use super::status::ApiError;
 use super::{Inner, discovery};
 
 /// The body of every answer.
-pub(super) type Body = UnsyncBoxBody<Bytes, Infallible>;
+pub(super) type Body = UnsyncBoxBody<Bytes, Cut>;
+
+/// The connection breaks: before the answer, or in the middle of it.
+#[derive(Debug, thiserror::Error)]
+#[error("the embedded cluster broke the connection, as a fault asked for it to")]
+pub(super) struct Cut;
 
 /// Largest request body, as kube-apiserver's `--max-request-body-bytes`.
 const BODY_LIMIT_BYTES: usize = 3 * 1024 * 1024;
@@ -101,7 +106,7 @@ pub(super) fn in_process(inner: Arc<Inner>, user: User) -> kube::Client {
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
         let inner = inner.clone();
         let caller = Caller::Known(user.clone());
-        async move { Ok::<_, Infallible>(respond(inner, request, caller).await) }
+        async move { respond(inner, request, caller).await }
     });
     kube::Client::new(service, "default")
 }
@@ -111,7 +116,7 @@ pub(super) async fn respond<B>(
     inner: Arc<Inner>,
     request: Request<B>,
     caller: Caller,
-) -> Response<Body>
+) -> Result<Response<Body>, Cut>
 where
     B: http_body::Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -138,7 +143,8 @@ where
     let answer = route(&inner, parts, body, caller, &mut entry).await;
     let mut response = match answer {
         Ok(answer) => render(answer),
-        Err(error) => render_error(&error),
+        Err(Met::Refused(error)) => render_error(&error),
+        Err(Met::Cut) => return Err(Cut),
     };
     if bodiless {
         *response.body_mut() = full(Bytes::new());
@@ -146,7 +152,7 @@ where
     entry.code = response.status().as_u16();
     entry.at = inner.options.clock.micro_time();
     inner.audit.record(entry);
-    response
+    Ok(response)
 }
 
 async fn route<B>(
@@ -155,7 +161,7 @@ async fn route<B>(
     body: B,
     caller: Caller,
     entry: &mut AuditEntry,
-) -> Result<Answer, ApiError>
+) -> Result<Answer, Met>
 where
     B: http_body::Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -163,17 +169,26 @@ where
     let user = inner.authenticate(&caller, &parts.headers)?;
     entry.user = user.name.clone();
     let path = parts.uri.path();
+    if path == CONTROL_PATH {
+        let sent = read_body(body).await?;
+        let (code, value) = inner.control_faults(&user, &parts.method, &sent)?;
+        return Ok(Answer::Value(code, value));
+    }
     let Some(target) = Target::parse(path) else {
-        return Err(ApiError::bad_request("invalid URL escape in the path"));
+        return Err(ApiError::bad_request("invalid URL escape in the path").into());
     };
     let query = Query::parse(parts.uri.query().unwrap_or_default());
+    inner
+        .faults
+        .meet(asked(&parts.method, &target, &query))
+        .await?;
     let Target::Resource(path) = target else {
         let verb = parts.method.as_str().to_lowercase();
         inner.authorize_path(&user, &verb, path)?;
         if !matches!(parts.method, Method::GET | Method::HEAD) {
-            return Err(ApiError::method_not_allowed());
+            return Err(ApiError::method_not_allowed().into());
         }
-        return discovery::answer(inner, &target, &parts.headers);
+        return Ok(discovery::answer(inner, &target, &parts.headers)?);
     };
 
     let verb = verb(&parts.method, &path, &query);
@@ -193,10 +208,11 @@ where
             ApiError::no_such_resource()
         } else {
             ApiError::no_such_path()
-        });
+        }
+        .into());
     };
     if parts.method == Method::HEAD {
-        return Err(ApiError::method_not_allowed());
+        return Err(ApiError::method_not_allowed().into());
     }
     let misplaced = if res.namespaced {
         path.namespace.is_empty() && !path.name.is_empty()
@@ -204,17 +220,18 @@ where
         !path.namespace.is_empty()
     };
     if misplaced {
-        return Err(ApiError::no_such_resource());
+        return Err(ApiError::no_such_resource().into());
     }
     if let Some(problem) = super::meta::path_segment_problem(&path.name) {
         return Err(ApiError::bad_request(format!(
             "Name parameter invalid: {:?}: {problem}",
             super::status::clip(&path.name)
-        )));
+        ))
+        .into());
     }
     let table = super::tables::wanted(&parts.headers, &query)?;
     if !accepts_json(&parts.headers) {
-        return Err(ApiError::not_acceptable());
+        return Err(ApiError::not_acceptable().into());
     }
     let content_type = media_type(&parts.headers, &header::CONTENT_TYPE);
     let body = if matches!(parts.method, Method::GET | Method::HEAD) {
@@ -232,9 +249,9 @@ where
     };
     if call.path.subresource == "exec" && call.res.is("", "pods") {
         if !matches!(verb, "get" | "create") {
-            return Err(ApiError::method_not_allowed());
+            return Err(ApiError::method_not_allowed().into());
         }
-        return inner.exec(&call, &parts.headers, &mut parts.extensions);
+        return Ok(inner.exec(&call, &parts.headers, &mut parts.extensions)?);
     }
     let answer = inner.dispatch(verb, &call)?;
     let plain = call.path.subresource.is_empty();
@@ -244,6 +261,27 @@ where
         }
         _ => answer,
     })
+}
+
+/// What faults ask of a request.
+fn asked<'a>(method: &Method, target: &'a Target, query: &Query) -> Asked<'a> {
+    let Target::Resource(path) = target else {
+        return Asked {
+            verb: "get",
+            resource: "",
+            continues: false,
+            changes: false,
+        };
+    };
+    let verb = verb(method, path, query);
+    let changes = matches!(verb, "update" | "patch" | "delete")
+        || (verb == "create" && !path.subresource.is_empty());
+    Asked {
+        verb,
+        resource: &path.plural,
+        continues: query.get("continue").is_some_and(|token| !token.is_empty()),
+        changes,
+    }
 }
 
 /// The API verb of a method on a path.
@@ -404,7 +442,9 @@ fn accepts_json(headers: &HeaderMap) -> bool {
 }
 
 fn full(bytes: impl Into<Bytes>) -> Body {
-    Full::new(bytes.into()).boxed_unsync()
+    Full::new(bytes.into())
+        .map_err(|never| match never {})
+        .boxed_unsync()
 }
 
 fn build(code: u16, media: &str, body: Body) -> Response<Body> {

@@ -380,6 +380,47 @@ impl ApiError {
         error
     }
 
+    /// 429 of a server with more requests than it wants: text, as priority and fairness has it.
+    pub(super) fn overloaded(retry_after_secs: u32) -> Self {
+        let mut error = Self::new(
+            429,
+            "TooManyRequests",
+            "Too many requests, please try again later.\n",
+        );
+        error.plain = true;
+        error.retry_after_secs = Some(retry_after_secs);
+        error
+    }
+
+    /// 409 that has nothing to do with what was sent.
+    pub(super) fn conflict_fault(resource: &str) -> Self {
+        Self::new(
+            409,
+            "Conflict",
+            format!(
+                "Operation cannot be fulfilled on {resource}: the object has been modified; please apply your changes to the latest version and try again"
+            ),
+        )
+    }
+
+    /// 410 that has nothing to do with what was sent.
+    pub(super) fn gone_fault() -> Self {
+        Self::new(
+            410,
+            "Expired",
+            "The resourceVersion for the provided watch is too old.",
+        )
+    }
+
+    /// 500 that has nothing to do with what was sent: etcd's leader is away.
+    pub(super) fn internal_fault() -> Self {
+        Self::new(
+            500,
+            "InternalError",
+            "Internal error occurred: etcdserver: leader changed",
+        )
+    }
+
     /// 500.
     pub(super) fn internal(message: impl Into<String>) -> Self {
         Self::new(500, "InternalError", message)

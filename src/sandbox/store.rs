@@ -5,9 +5,10 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
-use tokio::sync::watch;
 
+use super::history::{History, Recorder};
 use super::object::{Field, Object};
+use super::signal::{Listening, Signal};
 
 /// What a change did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +69,7 @@ struct Table {
     // The resourceVersion of the newest change that was dropped from the history.
     floor: u64,
     fields: &'static [Field],
-    changed: watch::Sender<u64>,
+    changed: Signal,
 }
 
 impl Table {
@@ -79,7 +80,7 @@ impl Table {
             history_bytes: 0,
             floor: 0,
             fields,
-            changed: watch::Sender::new(0),
+            changed: Signal::default(),
         }
     }
 
@@ -96,7 +97,7 @@ impl Table {
                 .saturating_sub(dropped.object.size_bytes());
             self.floor = dropped.object.rv;
         }
-        self.changed.send_replace(rv);
+        self.changed.raise(rv);
     }
 
     /// Changes newer than `rv`.
@@ -115,6 +116,17 @@ impl Table {
 struct State {
     rv: u64,
     tables: HashMap<Arc<str>, Table>,
+    recorder: Option<Recorder>,
+}
+
+impl State {
+    /// Makes a change the newest one.
+    fn advance(&mut self, table: &str, kind: ChangeKind, object: &Object) {
+        self.rv = object.rv;
+        if let Some(recorder) = &mut self.recorder {
+            recorder.add(table, kind, object);
+        }
+    }
 }
 
 /// The store. All of it is under one lock, held for map operations and one serialisation only.
@@ -165,12 +177,13 @@ pub(super) struct Range<'a> {
 
 impl Store {
     /// An empty store.
-    pub(super) fn new(limits: HistoryLimits) -> Self {
+    pub(super) fn new(limits: HistoryLimits, record: bool) -> Self {
         // Like a fresh etcd, revision 1 exists before the first object.
         Store {
             state: Mutex::new(State {
                 rv: 1,
                 tables: HashMap::new(),
+                recorder: record.then(Recorder::default),
             }),
             limits,
         }
@@ -187,6 +200,11 @@ impl Store {
             .tables
             .entry(id.clone())
             .or_insert_with(|| Table::new(fields));
+    }
+
+    /// All changes so far, if they are recorded.
+    pub(super) fn history(&self) -> Option<History> {
+        self.lock().recorder.as_ref().map(Recorder::history)
     }
 
     /// The current resourceVersion.
@@ -229,19 +247,19 @@ impl Store {
         self.lock()
             .tables
             .get(table)
-            .map_or(0, |t| *t.changed.borrow())
+            .map_or(0, |t| t.changed.newest())
     }
 
     /// Adds an object that must not exist. `value` comes back with its resourceVersion in it.
     pub(super) fn create(
         &self,
-        table: &str,
+        id: &str,
         key: &str,
         value: &mut Value,
     ) -> Result<Arc<Object>, Refused> {
         let mut state = self.lock();
         let rv = state.rv + 1;
-        let table = state.tables.get_mut(table).ok_or(Refused::Missing)?;
+        let table = state.tables.get_mut(id).ok_or(Refused::Missing)?;
         if table.objects.contains_key(key) {
             return Err(Refused::Exists);
         }
@@ -255,21 +273,21 @@ impl Store {
             previous: None,
         };
         table.record(change, self.limits);
-        state.rv = rv;
+        state.advance(id, ChangeKind::Added, &object);
         Ok(object)
     }
 
     /// Replaces an object that must still have the resourceVersion `read`.
     pub(super) fn replace(
         &self,
-        table: &str,
+        id: &str,
         key: &str,
         read: u64,
         value: &mut Value,
     ) -> Result<Arc<Object>, Refused> {
         let mut state = self.lock();
         let rv = state.rv + 1;
-        let table = state.tables.get_mut(table).ok_or(Refused::Missing)?;
+        let table = state.tables.get_mut(id).ok_or(Refused::Missing)?;
         let slot = table.objects.get_mut(key).ok_or(Refused::Missing)?;
         if slot.rv != read {
             return Err(Refused::Changed);
@@ -284,21 +302,21 @@ impl Store {
             previous: Some(previous),
         };
         table.record(change, self.limits);
-        state.rv = rv;
+        state.advance(id, ChangeKind::Modified, &object);
         Ok(object)
     }
 
     /// Removes an object that must still have the resourceVersion `read`; `last` is its last state.
     pub(super) fn remove(
         &self,
-        table: &str,
+        id: &str,
         key: &str,
         read: u64,
         last: &mut Value,
     ) -> Result<Arc<Object>, Refused> {
         let mut state = self.lock();
         let rv = state.rv + 1;
-        let table = state.tables.get_mut(table).ok_or(Refused::Missing)?;
+        let table = state.tables.get_mut(id).ok_or(Refused::Missing)?;
         let previous = table.objects.get(key).ok_or(Refused::Missing)?;
         if previous.rv != read {
             return Err(Refused::Changed);
@@ -313,7 +331,7 @@ impl Store {
             previous,
         };
         table.record(change, self.limits);
-        state.rv = rv;
+        state.advance(id, ChangeKind::Deleted, &object);
         Ok(object)
     }
 
@@ -418,8 +436,8 @@ impl Store {
     }
 
     /// Wakes on each change of a table; `None` for an unknown table.
-    pub(super) fn subscribe(&self, table: &str) -> Option<watch::Receiver<u64>> {
-        self.lock().tables.get(table).map(|t| t.changed.subscribe())
+    pub(super) fn subscribe(&self, table: &str) -> Option<Listening> {
+        self.lock().tables.get(table).map(|t| t.changed.listen())
     }
 
     /// Forgets all history, as etcd's compaction does: watches and pages from before answer 410.

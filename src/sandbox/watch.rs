@@ -1,6 +1,5 @@
 //! watch: a stream of changes read from the history, each watcher at its own pace.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,15 +8,16 @@ use futures::stream;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serde_json::json;
-use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 
 use super::convert;
+use super::faults::WatchFault;
 use super::object::{Object, set_resource_version};
 use super::query::ListOptions;
 use super::resources::Resource;
 use super::selector::{FieldMatcher, LabelSelector};
-use super::serve::{Answer, Call};
+use super::serve::{Answer, Call, Cut};
+use super::signal::Listening;
 use super::status::ApiError;
 use super::store::{Change, ChangeKind, Range};
 use super::{Inner, verbs};
@@ -34,7 +34,7 @@ struct Watcher {
     prefix: String,
     labels: LabelSelector,
     fields: FieldMatcher,
-    changed: Receiver<u64>,
+    changed: Listening,
     cursor: u64,
     // Objects of the starting state still to be sent, in reverse.
     initial: Vec<Arc<Object>>,
@@ -44,6 +44,10 @@ struct Watcher {
     next_bookmark: Instant,
     deadline: Instant,
     done: bool,
+    faults: Listening,
+    // The faults that came before this one are not its own.
+    since: u64,
+    silent: bool,
 }
 
 impl Inner {
@@ -111,33 +115,70 @@ impl Inner {
             next_bookmark: now + self.options.bookmark_interval,
             deadline: now + Duration::from_secs(timeout),
             done: false,
+            faults: self.faults.listen(),
+            since: self.faults.newest(),
+            silent: false,
         };
         let frames = stream::unfold(watcher, |mut watcher| async move {
-            let bytes = watcher.next().await?;
-            Some((Ok::<_, Infallible>(Frame::data(bytes)), watcher))
+            let frame = watcher.next().await?;
+            Some((frame.map(Frame::data), watcher))
         });
         Ok(Answer::Stream(StreamBody::new(frames).boxed_unsync()))
     }
 }
 
 impl Watcher {
-    /// The next lines of the stream; `None` at its end.
-    async fn next(&mut self) -> Option<Bytes> {
+    /// The next lines of the stream; `None` at its end, an error where it breaks off.
+    async fn next(&mut self) -> Option<Result<Bytes, Cut>> {
+        if self.done {
+            return None;
+        }
+        match self.read().await {
+            Ok(lines) => lines.map(Ok),
+            Err(cut) => {
+                self.done = true;
+                Some(Err(cut))
+            }
+        }
+    }
+
+    async fn read(&mut self) -> Result<Option<Bytes>, Cut> {
         let mut out = BytesMut::new();
         loop {
             if self.done {
-                return None;
+                return Ok(None);
+            }
+            self.faults.mark_unchanged();
+            match self.inner.faults.on_watch(&self.res.plural, self.since) {
+                None => {}
+                Some(WatchFault::Cut) => return Err(Cut),
+                // Once silent, only a break is noticed.
+                Some(_) if self.silent => {}
+                Some(WatchFault::Silent) => {
+                    self.silent = true;
+                    self.since = self.inner.faults.newest();
+                }
+                Some(WatchFault::Gone) => {
+                    self.done = true;
+                    let error = ApiError::gone_fault();
+                    event(&mut out, "ERROR", error.to_value().to_string().as_bytes());
+                    return Ok(Some(out.freeze()));
+                }
+            }
+            if self.silent {
+                self.faults.changed().await;
+                continue;
             }
             if !self.initial.is_empty() {
                 let keep = self.initial.len().saturating_sub(BATCH);
                 for object in self.initial.drain(keep..).rev() {
                     event(&mut out, "ADDED", &convert::render(&self.res, &object));
                 }
-                return Some(out.freeze());
+                return Ok(Some(out.freeze()));
             }
             if std::mem::take(&mut self.initial_end) {
                 self.bookmark(&mut out, true);
-                return Some(out.freeze());
+                return Ok(Some(out.freeze()));
             }
             // Marked as seen before the look: a change after it wakes the wait below.
             self.changed.mark_unchanged();
@@ -157,11 +198,11 @@ impl Watcher {
                     self.done = true;
                     let error = ApiError::expired(self.cursor, expired.oldest);
                     event(&mut out, "ERROR", error.to_value().to_string().as_bytes());
-                    return Some(out.freeze());
+                    return Ok(Some(out.freeze()));
                 }
             };
             if !out.is_empty() {
-                return Some(out.freeze());
+                return Ok(Some(out.freeze()));
             }
             if more {
                 continue;
@@ -172,16 +213,14 @@ impl Watcher {
                     self.done = true;
                     if self.bookmarks {
                         self.bookmark(&mut out, false);
-                        return Some(out.freeze());
+                        return Ok(Some(out.freeze()));
                     }
                 }
-                change = self.changed.changed() => {
-                    // The kind is no longer served.
-                    self.done = change.is_err();
-                }
+                () = self.faults.changed() => {}
+                () = self.changed.changed() => {}
                 () = sleep_until(self.next_bookmark), if self.bookmarks => {
                     self.bookmark(&mut out, false);
-                    return Some(out.freeze());
+                    return Ok(Some(out.freeze()));
                 }
             }
         }

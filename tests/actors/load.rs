@@ -69,6 +69,7 @@ async fn load_fills_the_cluster_and_stays_bounded() {
             finished_jobs: KEPT,
             ..Settings::default()
         }),
+        ..Options::default()
     });
     let fleet = Fleet::sized(24, 3);
     fleet.write(cluster.client.clone()).await.unwrap();

@@ -121,6 +121,7 @@ impl KindTask {
         tx: mpsc::Sender<Vec<Delta>>,
         health: &HealthLog,
     ) -> Self {
+        let heard = source.now();
         KindTask {
             kind,
             source,
@@ -132,7 +133,7 @@ impl KindTask {
             told: AHashSet::new(),
             reported: None,
             known: false,
-            heard: Timestamp::now(),
+            heard,
             pause: FIRST_PAUSE,
             empty_watches: 0,
             refusals: 0,
@@ -143,6 +144,7 @@ impl KindTask {
 
     pub(super) async fn run(mut self, stop: CancellationToken) {
         tokio::select! {
+            biased;
             () = stop.cancelled() => {}
             _ = self.forever() => {}
         }
@@ -216,7 +218,7 @@ impl KindTask {
             kind: self.kind,
             namespace: key.0.clone(),
             state: key.1.clone(),
-            at: Timestamp::now(),
+            at: self.source.now(),
         });
         self.reported = Some(key);
         self.send(vec![report]).await
@@ -255,7 +257,7 @@ impl KindTask {
             };
             // The next page is on its way while this one is decoded.
             let ahead = Page::peek_next(&text).map(|token| self.ask(&path, Some(&token)));
-            self.heard = Timestamp::now();
+            self.heard = self.source.now();
             count(&self.counters.bytes, text.len());
             let page = Decoded::read(&text, self.kind, &mut self.decoder);
             drop(text);
@@ -358,7 +360,7 @@ impl KindTask {
         };
         count(&self.counters.watches, 1);
         self.refusals = 0;
-        self.heard = Timestamp::now();
+        self.heard = self.source.now();
         self.report(SourceState::Live).await?;
         let deadline = begun + Duration::from_secs(secs) + WATCH_GRACE;
         let mut lines = Lines::default();
@@ -380,7 +382,7 @@ impl KindTask {
                 Err(e) => return Err(e.into()),
             };
             any = true;
-            self.heard = Timestamp::now();
+            self.heard = self.source.now();
             count(&self.counters.bytes, piece.len());
             let mut batch = Vec::new();
             let mut lost = false;

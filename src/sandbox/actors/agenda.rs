@@ -1,13 +1,13 @@
 //! What is to be looked at next, and when: one entry for each key.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::Instant;
 
 /// Keys with the moment they are due.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
-    by_key: HashMap<String, Instant>,
+    by_key: BTreeMap<String, Instant>,
     by_time: BTreeSet<(Instant, String)>,
 }
 

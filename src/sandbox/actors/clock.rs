@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// How fast the actors live, and the seed of everything they choose.
+use crate::sandbox::Time;
+
+/// How fast the actors live, what time of day it is, and the seed of everything they choose.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     speed: f64,
     seed: u64,
+    time: Time,
 }
 
 impl Clock {
@@ -20,7 +23,21 @@ impl Clock {
         } else {
             1.0
         };
-        Self { speed, seed }
+        Self {
+            speed,
+            seed,
+            time: Time::System,
+        }
+    }
+
+    /// The same clock with another time of day.
+    pub fn with_time(self, time: Time) -> Self {
+        Self { time, ..self }
+    }
+
+    /// The time of day, for time stamps and for ages of what others stamped.
+    pub fn now(&self) -> Timestamp {
+        self.time.now()
     }
 
     /// The seed.

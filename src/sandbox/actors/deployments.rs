@@ -3,10 +3,11 @@
 //!
 //! A changed template scales the old ReplicaSet to zero at once instead of rolling.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -52,7 +53,7 @@ pub(super) struct Deployments {
     deployments: BTreeMap<String, Arc<Deployment>>,
     sets: BTreeMap<String, SetRecord>,
     /// ReplicaSet UID of each pod.
-    owners: HashMap<String, String>,
+    owners: BTreeMap<String, String>,
     agenda: Agenda,
     synced: [bool; 3],
 }
@@ -65,7 +66,7 @@ impl Deployments {
             clock,
             deployments: BTreeMap::new(),
             sets: BTreeMap::new(),
-            owners: HashMap::new(),
+            owners: BTreeMap::new(),
             agenda: Agenda::default(),
             synced: [false; 3],
         }
@@ -99,6 +100,7 @@ impl Deployments {
                 () = self.agenda.due(), if ready => {
                     if let Some(uid) = self.agenda.pop(Instant::now()) {
                         let result = tokio::select! {
+                            biased;
                             () = cancel.cancelled() => return,
                             result = self.reconcile(&uid) => result,
                         };
@@ -249,7 +251,7 @@ impl Deployments {
                 _ => {}
             }
         }
-        let status = counts.deployment_status(deployment, replicas);
+        let status = counts.deployment_status(deployment, replicas, self.clock.now());
         if let Some(patch) = difference(&deployment.status, &status) {
             let at = format!(
                 "{}/{}/status",
@@ -344,7 +346,7 @@ async fn create_pod(
     clock: Clock,
     set: &ReplicaSet,
     record: &mut SetRecord,
-    owners: &mut HashMap<String, String>,
+    owners: &mut BTreeMap<String, String>,
 ) -> Result<(), CallError> {
     let meta = &set.metadata;
     let name = children::name(clock, &meta.namespace, &meta.name, record.attempts);
@@ -393,7 +395,7 @@ impl Counts {
         }
     }
 
-    fn deployment_status(&self, deployment: &Deployment, replicas: i64) -> Value {
+    fn deployment_status(&self, deployment: &Deployment, replicas: i64, now: Timestamp) -> Value {
         let available = self.ready >= replicas;
         let (status, reason, message) = if available {
             (
@@ -417,7 +419,7 @@ impl Counts {
             condition.get("type").and_then(Value::as_str) == Some("Available")
                 && condition.get("status").and_then(Value::as_str) == Some(status)
         });
-        let now = rfc3339(jiff::Timestamp::now());
+        let now = rfc3339(now);
         let condition = same.cloned().unwrap_or_else(|| {
             json!({
                 "type": "Available",

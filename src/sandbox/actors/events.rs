@@ -1,6 +1,6 @@
 //! Events that the actors write, and their end: a real API server drops them after an hour.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -50,13 +50,16 @@ impl Note {
     /// Writes the Event; one that is lost is lost, as in a real cluster.
     pub(crate) async fn write(&self, calls: &Calls) {
         let collection = path::events(&self.namespace);
-        if let Err(error) = calls.post::<IgnoredAny>(&collection, &self.object()).await {
+        if let Err(error) = calls
+            .post::<IgnoredAny>(&collection, &self.object(calls.now()))
+            .await
+        {
             tracing::debug!(%error, "event not written");
         }
     }
 
-    fn object(&self) -> Value {
-        let at = rfc3339(Timestamp::now());
+    fn object(&self, now: Timestamp) -> Value {
+        let at = rfc3339(now);
         json!({
             "apiVersion": "v1",
             "kind": "Event",
@@ -89,11 +92,12 @@ pub(crate) async fn expire(
 ) {
     // Ordered by age; the second index finds an Event by its UID.
     let mut by_age: BTreeSet<(String, String)> = BTreeSet::new();
-    let mut by_uid: HashMap<String, (String, String)> = HashMap::new();
+    let mut by_uid: BTreeMap<String, (String, String)> = BTreeMap::new();
     let mut tick = tokio::time::interval(INTERVAL);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
+            biased;
             () = cancel.cancelled() => return,
             change = events.recv() => match change {
                 Some(Change::Set(event)) => {
@@ -112,7 +116,7 @@ pub(crate) async fn expire(
                 None => return,
             },
             _ = tick.tick() => {
-                let now = Timestamp::now();
+                let now = calls.now();
                 while let Some((created, uid)) = by_age.first().cloned() {
                     let old = secs_since(&created, now).is_some_and(|age| age > TTL_SECS);
                     if !old && by_age.len() <= MAX_EVENTS {
@@ -123,6 +127,7 @@ pub(crate) async fn expire(
                         continue;
                     };
                     tokio::select! {
+                        biased;
                         () = cancel.cancelled() => return,
                         result = calls.delete(&at, &uid, None) => if let Err(error) = result {
                             tracing::debug!(%error, "old event not deleted");

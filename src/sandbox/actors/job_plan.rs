@@ -1,6 +1,6 @@
 //! What the Job controller does next with one Job: a function of the Job, its pods and the time.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -100,8 +100,8 @@ pub(super) struct Tally {
     started: bool,
     succeeded_before: i64,
     failed_before: i64,
-    succeeded: HashSet<String>,
-    failed: HashSet<String>,
+    succeeded: BTreeSet<String>,
+    failed: BTreeSet<String>,
     completed: BTreeSet<i64>,
     last_failure: Option<Timestamp>,
 }

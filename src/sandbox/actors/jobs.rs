@@ -1,12 +1,11 @@
 //! The batch/v1 Job controller: parallelism, completions, Indexed, suspend, back-off, deadline,
 //! time to live, and the end of a deleted Job's pods.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
@@ -49,9 +48,9 @@ pub(super) struct Jobs {
     clock: Clock,
     records: BTreeMap<String, Record>,
     /// Job UID of each pod.
-    owners: HashMap<String, String>,
+    owners: BTreeMap<String, String>,
     /// Namespace of each Job, also of one that is gone while its pods are not.
-    namespaces: HashMap<String, String>,
+    namespaces: BTreeMap<String, String>,
     agenda: Agenda,
     jobs_synced: bool,
     pods_synced: bool,
@@ -64,9 +63,9 @@ impl Jobs {
             calls,
             clock,
             records: BTreeMap::new(),
-            owners: HashMap::new(),
+            owners: BTreeMap::new(),
             agenda: Agenda::default(),
-            namespaces: HashMap::new(),
+            namespaces: BTreeMap::new(),
             jobs_synced: false,
             pods_synced: false,
         }
@@ -95,6 +94,7 @@ impl Jobs {
                 () = self.agenda.due(), if ready => {
                     if let Some(uid) = self.agenda.pop(Instant::now()) {
                         tokio::select! {
+                            biased;
                             () = cancel.cancelled() => return,
                             () = self.reconcile(&uid) => {}
                         }
@@ -184,7 +184,7 @@ impl Jobs {
             &job,
             &record.pods,
             &mut record.tally,
-            Timestamp::now(),
+            self.clock.now(),
             self.clock,
         );
         let meta = &job.metadata;

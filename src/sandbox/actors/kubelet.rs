@@ -1,10 +1,9 @@
 //! The kubelets of all nodes in one task: bound pods start, run, end and are deleted with grace.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -78,7 +77,7 @@ struct NodeRecord {
     alive: bool,
     known: bool,
     uid: String,
-    pods: HashSet<String>,
+    pods: BTreeSet<String>,
 }
 
 /// The kubelets of all nodes.
@@ -88,7 +87,7 @@ pub(super) struct Kubelet {
     manage: Manage,
     nodes: BTreeMap<String, NodeRecord>,
     nodes_synced: bool,
-    pods: HashMap<String, PodRecord>,
+    pods: BTreeMap<String, PodRecord>,
     agenda: Agenda,
     writes: JoinSet<(String, Step, Result<(), CallError>)>,
 }
@@ -102,7 +101,7 @@ impl Kubelet {
             manage,
             nodes: BTreeMap::new(),
             nodes_synced: false,
-            pods: HashMap::new(),
+            pods: BTreeMap::new(),
             agenda: Agenda::default(),
             writes: JoinSet::new(),
         }
@@ -118,7 +117,14 @@ impl Kubelet {
         loop {
             let room = self.writes.len() < IN_FLIGHT;
             tokio::select! {
+                biased;
                 () = cancel.cancelled() => return,
+                // Before the feeds: what is written makes room for more writes.
+                Some(done) = self.writes.join_next(), if !self.writes.is_empty() => {
+                    if let Ok((uid, step, result)) = done {
+                        self.written(&uid, step, result);
+                    }
+                }
                 change = nodes.recv() => match change {
                     Some(change) => self.node_changed(change),
                     None => return,
@@ -127,11 +133,6 @@ impl Kubelet {
                     Some(change) => self.pod_changed(change),
                     None => return,
                 },
-                Some(done) = self.writes.join_next(), if !self.writes.is_empty() => {
-                    if let Ok((uid, step, result)) = done {
-                        self.written(&uid, step, result);
-                    }
-                }
                 () = self.agenda.due(), if room => {}
             }
             self.work();
@@ -293,7 +294,7 @@ impl Kubelet {
             Stage::Running => {
                 let run = self.clock.real(record.run_secs?);
                 let started = rfc3339(record.facts.started);
-                let ran = secs_since(&started, Timestamp::now())
+                let ran = secs_since(&started, self.clock.now())
                     .unwrap_or(0.0)
                     .max(0.0);
                 let left = run.saturating_sub(Duration::try_from_secs_f64(ran).unwrap_or_default());
@@ -349,7 +350,7 @@ impl Kubelet {
                 });
             }
             Step::End => {
-                let body = record.facts.ended(Timestamp::now(), record.exit_code);
+                let body = record.facts.ended(self.clock.now(), record.exit_code);
                 self.spawn_status(id, step, status_path, body, None);
             }
             Step::Start => self.start(id, status_path),
@@ -363,7 +364,7 @@ impl Kubelet {
         let Some(record) = self.pods.get_mut(&uid) else {
             return;
         };
-        record.facts.started = Timestamp::now();
+        record.facts.started = self.clock.now();
         let node = self.nodes.get(&record.node);
         if let Some(node) = node {
             record.facts.host_ip.clone_from(&node.address);
@@ -473,7 +474,7 @@ fn new_record(pod: &Pod, address: String, clock: Clock) -> PodRecord {
             containers: containers
                 .map(|container| (container.name.clone(), container.image.clone()))
                 .collect(),
-            started: started.unwrap_or_else(Timestamp::now),
+            started: started.unwrap_or_else(|| clock.now()),
         },
         stage: Stage::Waiting,
         run_secs,

@@ -54,6 +54,7 @@ pub(super) async fn run(
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         tokio::select! {
+            biased;
             () = cancel.cancelled() => return,
             change = nodes.recv() => match change {
                 Some(change) => fold(&mut records, clock, manage, change),
@@ -61,6 +62,7 @@ pub(super) async fn run(
             },
             _ = tick.tick() => {
                 tokio::select! {
+                    biased;
                     () = cancel.cancelled() => return,
                     () = beat(&calls, &mut records) => {}
                 }
@@ -121,11 +123,11 @@ async fn beat(calls: &Calls, records: &mut BTreeMap<String, Record>) {
         let status = match record.ready {
             None => {
                 record.heartbeat_due = now + HEARTBEAT;
-                Some(first_status())
+                Some(first_status(calls.now()))
             }
             Some(_) if record.heartbeat_due <= now => {
                 record.heartbeat_due = now + HEARTBEAT;
-                Some(heartbeat(&record.conditions))
+                Some(heartbeat(&record.conditions, calls.now()))
             }
             Some(_) => None,
         };
@@ -161,7 +163,7 @@ async fn renew_lease(
     let spec = json!({
         "holderIdentity": node,
         "leaseDurationSeconds": duration_secs,
-        "renewTime": rfc3339_micro(Timestamp::now()),
+        "renewTime": rfc3339_micro(calls.now()),
     });
     let at = format!("{collection}/{node}");
     let patch = json!({"spec": spec});
@@ -191,8 +193,8 @@ async fn renew_lease(
     }
 }
 
-fn heartbeat(kinds: &[String]) -> Value {
-    let at = rfc3339(Timestamp::now());
+fn heartbeat(kinds: &[String], now: Timestamp) -> Value {
+    let at = rfc3339(now);
     let conditions: Vec<Value> = kinds
         .iter()
         .map(|kind| json!({"type": kind, "lastHeartbeatTime": at}))
@@ -200,8 +202,8 @@ fn heartbeat(kinds: &[String]) -> Value {
     json!({"status": {"conditions": conditions}})
 }
 
-fn first_status() -> Value {
-    let at = rfc3339(Timestamp::now());
+fn first_status(now: Timestamp) -> Value {
+    let at = rfc3339(now);
     json!({"status": {"conditions": kubelet_conditions(&at, &at)}})
 }
 

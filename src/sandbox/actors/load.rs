@@ -1,7 +1,7 @@
 //! The load generator: teams submit training gangs and notebooks, inference services breathe, and
 //! demand stays somewhat above what there is.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ pub struct Load {
     settings: Settings,
     plan: Plan,
     nodes: BTreeMap<String, Arc<Node>>,
-    jobs: HashMap<String, Submitted>,
+    jobs: BTreeMap<String, Submitted>,
     services: BTreeMap<String, Service>,
     nodes_synced: bool,
     jobs_synced: bool,
@@ -96,7 +96,7 @@ impl Load {
             clock,
             settings,
             nodes: BTreeMap::new(),
-            jobs: HashMap::new(),
+            jobs: BTreeMap::new(),
             services: BTreeMap::new(),
             nodes_synced: false,
             jobs_synced: false,
@@ -113,6 +113,7 @@ impl Load {
         cancel: CancellationToken,
     ) {
         tokio::select! {
+            biased;
             () = cancel.cancelled() => return,
             () = self.prepare() => {}
         }
@@ -142,6 +143,7 @@ impl Load {
                 },
                 _ = tick.tick(), if self.nodes_synced && self.jobs_synced => {
                     tokio::select! {
+                        biased;
                         () = cancel.cancelled() => return,
                         () = self.work() => {}
                     }
@@ -245,8 +247,8 @@ impl Load {
     }
 
     /// Devices asked for in each pool by what has not ended.
-    fn demand(&self) -> HashMap<String, i64> {
-        let mut demand = HashMap::new();
+    fn demand(&self) -> BTreeMap<String, i64> {
+        let mut demand = BTreeMap::new();
         for job in self.jobs.values().filter(|job| job.finished.is_none()) {
             *demand.entry(job.pool.clone()).or_default() += job.devices;
         }

@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use self::clock::Clock;
 use self::objects::{Deployment, Event, Job, Node, Pod, ReplicaSet};
 use self::watch::Feed;
+use super::Time;
 use super::calls::{Calls, path};
 
 pub(super) use self::leases::kubelet_conditions;
@@ -60,7 +61,7 @@ impl Manage {
 /// Which actors to start, and how they live.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Divides every delay; timestamps in objects stay real time.
+    /// Divides every delay; timestamps in objects are those of `time`.
     pub speed: f64,
     /// Everything the actors choose follows from it.
     pub seed: u64,
@@ -71,6 +72,8 @@ pub struct Options {
     pub controllers: bool,
     /// The load generator.
     pub load: Option<load::Settings>,
+    /// Where time stamps come from; the server's should come from the same.
+    pub time: Time,
 }
 
 impl Default for Options {
@@ -82,14 +85,15 @@ impl Default for Options {
             kubelets: Some(Manage::All),
             controllers: true,
             load: None,
+            time: Time::System,
         }
     }
 }
 
 /// Starts the actors; they end with `cancel`. The returned set ends when all of them have.
 pub fn start(client: Client, options: &Options, cancel: &CancellationToken) -> JoinSet<()> {
-    let calls = Calls::new(client);
-    let clock = Clock::new(options.speed, options.seed);
+    let calls = Calls::new(client).with_time(options.time);
+    let clock = Clock::new(options.speed, options.seed).with_time(options.time);
     let mut nodes: Feed<Node> = Feed::new(path::NODES);
     let mut pods: Feed<Pod> = Feed::new(path::PODS);
     let mut jobs: Feed<Job> = Feed::new(path::JOBS);

@@ -4,7 +4,7 @@
 //! status of a watch. Here every refusal leads to a fresh list, every broken connection to a
 //! watch from the last version seen, and a watch that stays silent is replaced.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,10 +84,11 @@ where
             calls,
             path: self.path,
             subscribers: self.subscribers,
-            known: HashMap::new(),
+            known: BTreeMap::new(),
             backoff: Duration::ZERO,
         };
         tokio::select! {
+            biased;
             () = cancel.cancelled() => {}
             () = follower.follow() => {}
         }
@@ -119,7 +120,7 @@ struct Follower<T> {
     path: &'static str,
     subscribers: Vec<mpsc::Sender<Change<T>>>,
     /// UID of every object delivered, with its resource version.
-    known: HashMap<String, String>,
+    known: BTreeMap<String, String>,
     backoff: Duration,
 }
 
@@ -156,7 +157,7 @@ where
 
     /// Delivers the whole collection and returns its version.
     async fn list(&mut self) -> Result<Result<String, NobodyListens>, CallError> {
-        let mut seen = HashSet::new();
+        let mut seen = BTreeSet::new();
         let mut next: Option<String> = None;
         loop {
             let mut path = format!("{}?limit={PAGE}", self.path);

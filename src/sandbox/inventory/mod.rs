@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 pub use self::models::{A100_40, A100_80, H100, H200, L40S, Model, Profile};
 pub use self::node::{Fault, Layout, NodePlan};
+use super::Time;
 use super::actors::clock::hash;
 use super::calls::{CallError, Calls, Created, path};
 
@@ -141,11 +142,16 @@ impl Fleet {
     /// A real API server gives each new node the taint `node.kubernetes.io/not-ready`; the node
     /// lifecycle actor, or a controller-manager, takes it away.
     pub async fn write(&self, client: Client) -> Result<Written, CallError> {
-        let calls = Calls::new(client);
+        self.write_at(client, Time::System).await
+    }
+
+    /// As [`Fleet::write`], with the present as `time` has it.
+    pub async fn write_at(&self, client: Client, time: Time) -> Result<Written, CallError> {
+        let calls = Calls::new(client).with_time(time);
         let mut written = Written::default();
         // Each call owns its part: a stream of borrowing futures is not `Send` to the compiler,
         // and this future is spawned.
-        let mut results = futures::stream::iter(self.objects())
+        let mut results = futures::stream::iter(self.objects(calls.now()))
             .map(|(collection, item)| {
                 let calls = calls.clone();
                 async move { calls.ensure(&collection, &item).await }
@@ -161,8 +167,7 @@ impl Fleet {
     }
 
     /// Everything to create, with its collection.
-    fn objects(&self) -> Vec<(String, Value)> {
-        let now = Timestamp::now();
+    fn objects(&self, now: Timestamp) -> Vec<(String, Value)> {
         let namespaces = self
             .namespaces
             .iter()

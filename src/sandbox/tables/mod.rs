@@ -118,7 +118,7 @@ impl Printer {
     fn stream(self, body: Body) -> Body {
         let mut first = true;
         let frames = body.into_data_stream().map(move |frame| {
-            let bytes = frame.unwrap_or_default();
+            let bytes = frame?;
             let mut out = BytesMut::new();
             for line in bytes.split(|b| *b == b'\n').filter(|line| !line.is_empty()) {
                 out.put_slice(&self.event(line, &mut first));

@@ -1,6 +1,5 @@
 //! get and list.
 
-use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use crate::sandbox::object::Object;
 use crate::sandbox::query::{ListOptions, RvMatch};
 use crate::sandbox::resources::Resource;
 use crate::sandbox::selector::{FieldMatcher, LabelSelector};
-use crate::sandbox::serve::{Answer, Call};
+use crate::sandbox::serve::{Answer, Call, Cut};
 use crate::sandbox::status::ApiError;
 use crate::sandbox::store::{Expired, Range};
 use crate::sandbox::{Inner, convert};
@@ -164,10 +163,7 @@ fn list_body(res: &Arc<Resource>, head: String, objects: Vec<Arc<Object>>) -> An
         if end == objects.len() {
             out.put_slice(b"]}\n");
         }
-        std::future::ready(Some((
-            Ok::<_, Infallible>(Frame::data(out.freeze())),
-            (end, None),
-        )))
+        std::future::ready(Some((Ok::<_, Cut>(Frame::data(out.freeze())), (end, None))))
     });
     Answer::Stream(StreamBody::new(frames).boxed_unsync())
 }
