@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::simulate::Seeds;
+use crate::sandbox::span::Span;
 use crate::sim::churn::{Lives, Model};
 use crate::sim::mig::{MigPolicy, Mix};
 use crate::sim::openb::PolicyName;
@@ -277,12 +278,15 @@ pub struct DemoArgs {
     /// Seed of everything random: the same seed gives the same fleet and the same arrivals.
     #[arg(long, default_value_t = 42)]
     pub seed: u64,
-    /// How much faster than real time work runs.
-    #[arg(long, default_value_t = 20.0, value_parser = speed)]
-    pub speed: f64,
-    /// Nodes of the fleet.
-    #[arg(long, default_value_t = 72, value_parser = clap::value_parser!(u32).range(1..=5_000))]
-    pub nodes: u32,
+    /// What is shown: tour, quiet, fragmented, big, or a file (docs/scenarios.md).
+    #[arg(long, default_value = "tour", value_name = "NAME|FILE")]
+    pub scenario: String,
+    /// How much faster than real time work runs; default: as the scenario says.
+    #[arg(long, value_parser = speed)]
+    pub speed: Option<f64>,
+    /// Nodes of the fleet; default: as the scenario says.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=5_000))]
+    pub nodes: Option<u32>,
 }
 
 /// Arguments of `gpudeck sandbox`.
@@ -306,12 +310,16 @@ pub struct ServeArgs {
     /// Seed of everything random.
     #[arg(long, default_value_t = 42)]
     pub seed: u64,
-    /// How much faster than real time work runs.
-    #[arg(long, default_value_t = 1.0, value_parser = speed)]
-    pub speed: f64,
+    /// What lives in it: a scenario as `gpudeck demo` has it, by name or file; default: a fleet of
+    /// 72 nodes under load.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub scenario: Option<String>,
+    /// How much faster than real time work runs; default: 1, or as the scenario says.
+    #[arg(long, value_parser = speed)]
+    pub speed: Option<f64>,
     /// Nodes of the fleet; 0 serves an empty cluster without actors' load.
-    #[arg(long, default_value_t = 72, value_parser = clap::value_parser!(u32).range(0..=5_000))]
-    pub nodes: u32,
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=5_000))]
+    pub nodes: Option<u32>,
     /// Write an audit log in the form of kube-apiserver's (level Metadata).
     #[arg(long, value_name = "FILE")]
     pub audit_log: Option<PathBuf>,
@@ -323,6 +331,71 @@ pub enum SandboxCommand {
     /// Write the published inventory of a production cluster (openb trace) into the cluster that
     /// the kubeconfig names.
     Load(LoadArgs),
+    /// Let the API server of a running `gpudeck sandbox` fail for a while, or list or end its
+    /// faults.
+    Fault(FaultArgs),
+}
+
+/// Arguments of `gpudeck sandbox fault`.
+#[derive(Debug, Clone, Args)]
+pub struct FaultArgs {
+    /// What goes wrong; or `list`, or `clear`.
+    #[arg(value_enum, value_name = "WHAT")]
+    pub what: FaultWhat,
+    /// For how long, as 30s or 2m; default: until cleared, or once.
+    #[arg(long = "for", value_name = "TIME")]
+    pub lasts: Option<Span>,
+    /// latency: how long each request waits (1s).
+    #[arg(long, value_name = "TIME")]
+    pub delay: Option<Span>,
+    /// too-many-requests: what clients are asked to wait (1s).
+    #[arg(long, value_name = "TIME")]
+    pub retry_after: Option<Span>,
+    /// restart: let watches go on where they were.
+    #[arg(long)]
+    pub keep_history: bool,
+    /// clock-skew: how much the server's clock is ahead.
+    #[arg(long, value_name = "TIME")]
+    pub ahead: Option<Span>,
+    /// clock-skew: how much it is behind.
+    #[arg(long, value_name = "TIME")]
+    pub behind: Option<Span>,
+    /// How many of a hundred requests it meets.
+    #[arg(long, value_name = "N")]
+    pub percent: Option<u8>,
+    /// Only these verbs: get, list, watch, create, update, patch, delete, deletecollection.
+    #[arg(long, value_name = "VERB,...", value_delimiter = ',')]
+    pub verbs: Vec<String>,
+    /// Only these kinds, as pods,nodes.
+    #[arg(long, value_name = "PLURAL,...", value_delimiter = ',')]
+    pub resources: Vec<String>,
+}
+
+/// What `gpudeck sandbox fault` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum FaultWhat {
+    /// Every request waits.
+    Latency,
+    /// Open watches break.
+    DropWatches,
+    /// Open watches fall silent.
+    SilentWatches,
+    /// The history is gone: 410.
+    Gone,
+    /// 429 with Retry-After.
+    TooManyRequests,
+    /// 409 for changes.
+    Conflict,
+    /// 500.
+    InternalError,
+    /// All connections break, and none is taken for a while.
+    Restart,
+    /// The server's clock is wrong.
+    ClockSkew,
+    /// List what is in force.
+    List,
+    /// End all faults.
+    Clear,
 }
 
 /// Arguments of `gpudeck sandbox load`.

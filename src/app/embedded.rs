@@ -3,22 +3,16 @@
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::sandbox::actors::{self, load};
-use crate::sandbox::calls::CallError;
-use crate::sandbox::inventory::Fleet;
-use crate::sandbox::{ApiServer, SandboxError, Time};
+use crate::sandbox::scenario::{Play, PlayError, Scenario, ScenarioError};
+use crate::sandbox::{ApiServer, SandboxError};
 
 /// How an embedded cluster is to live.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct World {
-    /// Seed of the fleet and of the load.
-    pub seed: u64,
-    /// How much faster than real time work runs.
-    pub speed: f64,
-    /// Nodes; 0 leaves the cluster empty and without load.
-    pub nodes: u32,
-    /// Where the actors' time stamps come from; the server's should come from the same.
-    pub time: Time,
+    /// What lives in it and what happens.
+    pub scenario: Scenario,
+    /// How that is played.
+    pub play: Play,
 }
 
 /// Why it could not be brought to life.
@@ -27,9 +21,12 @@ pub enum WorldError {
     /// The server.
     #[error(transparent)]
     Server(#[from] SandboxError),
+    /// The scenario.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
     /// The fleet was not written.
     #[error("the fleet could not be written: {0}")]
-    Fleet(#[from] CallError),
+    Fleet(#[from] PlayError),
 }
 
 impl World {
@@ -42,21 +39,6 @@ impl World {
         server: &ApiServer,
         stop: &CancellationToken,
     ) -> Result<JoinSet<()>, WorldError> {
-        let options = actors::Options {
-            speed: self.speed,
-            seed: self.seed,
-            load: (self.nodes > 0).then(load::Settings::default),
-            time: self.time,
-            ..actors::Options::default()
-        };
-        // The actors come first: a fleet without kubelets would be NotReady for a moment.
-        let tasks = actors::start(server.client(), &options, stop);
-        if self.nodes > 0 {
-            let nodes = usize::try_from(self.nodes).unwrap_or(usize::MAX);
-            Fleet::sized(nodes, self.seed)
-                .write_at(server.client(), self.time)
-                .await?;
-        }
-        Ok(tasks)
+        Ok(self.scenario.start(server, &self.play, stop).await?)
     }
 }

@@ -6,6 +6,7 @@ pub mod config;
 pub mod console;
 pub mod embedded;
 pub mod engine;
+pub mod fault;
 pub mod log;
 pub mod place;
 pub mod schedule;
@@ -27,6 +28,7 @@ use self::config::Config;
 use self::console::Rights;
 use self::embedded::World;
 use self::place::Place;
+use crate::sandbox::scenario::{Play, Scenario};
 use crate::sandbox::{ApiServer, Options, Time};
 use crate::tui::theme::Depth;
 use crate::tui::{Choices, Settings};
@@ -41,6 +43,7 @@ pub async fn run() -> Result<()> {
     match &cli.command {
         Some(Command::Sandbox(args)) => match &args.command {
             Some(SandboxCommand::Load(load)) => serve::load(load, &cli.cluster).await,
+            Some(SandboxCommand::Fault(fault)) => fault::run(fault, &cli.cluster).await,
             None => serve::serve(&args.serve, cli.cluster.kubeconfig.clone()).await,
         },
         Some(Command::Snapshot(args)) => {
@@ -67,6 +70,7 @@ pub async fn run() -> Result<()> {
 }
 
 async fn demo(cli: &Cli, args: &DemoArgs) -> Result<()> {
+    let scenario = Scenario::load(&args.scenario)?;
     let (settings, _) = settings(&cli.look);
     let server = ApiServer::new(Options {
         seed: args.seed,
@@ -74,10 +78,13 @@ async fn demo(cli: &Cli, args: &DemoArgs) -> Result<()> {
     })?;
     let stop = CancellationToken::new();
     let world = World {
-        seed: args.seed,
-        speed: args.speed,
-        nodes: args.nodes,
-        time: Time::System,
+        scenario,
+        play: Play {
+            seed: args.seed,
+            speed: args.speed,
+            nodes: args.nodes.and_then(|nodes| usize::try_from(nodes).ok()),
+            time: Time::System,
+        },
     };
     let place = Place::embedded(server.client());
     // The console opens at once and shows the fleet as it is written.

@@ -10,14 +10,16 @@ use tokio_util::sync::CancellationToken;
 use super::cli::{ClusterArgs, LoadArgs, ServeArgs};
 use super::embedded::World;
 use super::place::Place;
+use crate::sandbox::actors;
 use crate::sandbox::listen::{self, RunOptions};
 use crate::sandbox::openb::{self, LoadOptions};
+use crate::sandbox::scenario::{Play, Scenario};
 use crate::sandbox::{Options, Time};
 
 /// Namespace of the loaded pods when none is asked for.
 const LOAD_NAMESPACE: &str = "openb";
 /// Where the served cluster's kubeconfig goes when `--kubeconfig` does not say.
-const KUBECONFIG: &str = "gpudeck-sandbox.kubeconfig";
+pub(super) const KUBECONFIG: &str = "gpudeck-sandbox.kubeconfig";
 
 /// Serves until SIGINT or SIGTERM.
 ///
@@ -38,13 +40,18 @@ pub async fn serve(args: &ServeArgs, kubeconfig: Option<PathBuf>) -> Result<()> 
     };
     let running = listen::run(options).await?;
     let stop = CancellationToken::new();
-    let world = World {
-        seed: args.seed,
-        speed: args.speed,
-        nodes: args.nodes,
-        time: Time::System,
+    let _actors = match world_of(args)? {
+        Some(world) => world.start(&running.server, &stop).await?,
+        None => actors::start(
+            running.server.client(),
+            &actors::Options {
+                speed: args.speed.unwrap_or(1.0),
+                seed: args.seed,
+                ..actors::Options::default()
+            },
+            &stop,
+        ),
     };
-    let _actors = world.start(&running.server, &stop).await?;
     let kubeconfig = kubeconfig.unwrap_or_else(|| PathBuf::from(KUBECONFIG));
     running
         .server
@@ -65,6 +72,23 @@ pub async fn serve(args: &ServeArgs, kubeconfig: Option<PathBuf>) -> Result<()> 
     stop.cancel();
     running.listener.stop().await;
     Ok(())
+}
+
+/// What is asked for; `None` for an empty cluster.
+fn world_of(args: &ServeArgs) -> Result<Option<World>> {
+    let scenario = match &args.scenario {
+        Some(name) => Scenario::load(name)?,
+        None if args.nodes == Some(0) => return Ok(None),
+        None => Scenario::plain(),
+    };
+    let speed = args.speed.or(args.scenario.is_none().then_some(1.0));
+    let play = Play {
+        seed: args.seed,
+        speed,
+        nodes: args.nodes.and_then(|nodes| usize::try_from(nodes).ok()),
+        time: Time::System,
+    };
+    Ok(Some(World { scenario, play }))
 }
 
 /// Loads the trace into the cluster that the kubeconfig names.

@@ -24,7 +24,7 @@ const EPOCH_SECS: i64 = 1_796_040_000;
 /// A run to be made.
 #[derive(Debug, Clone)]
 pub struct Stepped {
-    /// What lives in it; its `time` is replaced.
+    /// What lives in it; its `play.time` is replaced.
     pub world: World,
     /// How long it lives, by its own clock.
     pub length: Duration,
@@ -62,7 +62,7 @@ impl Stepped {
         let thread = std::thread::Builder::new()
             .name("stepped".to_owned())
             .spawn(move || {
-                fastrand::seed(self.world.seed);
+                fastrand::seed(self.world.play.seed);
                 let runtime = tokio::runtime::Builder::new_current_thread()
                     .enable_time()
                     .start_paused(true)
@@ -77,13 +77,13 @@ impl Stepped {
         let time = Time::starting(epoch);
         let end = tokio::time::Instant::now() + self.length;
         let server = ApiServer::new(Options {
-            seed: self.world.seed,
+            seed: self.world.play.seed,
             clock: time.into(),
             record_history: true,
             ..Options::default()
         })?;
         let stop = CancellationToken::new();
-        self.world.time = time;
+        self.world.play.time = time;
         let engine = self.schedule.then(|| scheduler(&server, time)).flatten();
         let actors = self.world.start(&server, &stop).await?;
         tokio::time::sleep_until(end).await;

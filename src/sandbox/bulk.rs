@@ -78,6 +78,34 @@ pub async fn fill(
     Ok(filled)
 }
 
+/// The namespaces of the pods that [`fill`] writes and [`running_pods`] makes.
+pub fn namespaces() -> impl Iterator<Item = &'static str> {
+    TEAMS.into_iter()
+}
+
+/// `pods` pods as [`fill`] writes them, whole and with the status of pods that run since `now`.
+pub fn running_pods(
+    fleet: &Fleet,
+    pods: usize,
+    seed: u64,
+    now: Timestamp,
+) -> impl Iterator<Item = Value> {
+    let hosts: Vec<Host> = fleet.nodes.iter().filter_map(Host::read).collect();
+    let each = pods / hosts.len().max(1);
+    let more = pods % hosts.len().max(1);
+    hosts.into_iter().enumerate().flat_map(move |(at, host)| {
+        let first = at * each + at.min(more);
+        let planned = host.pods(each + usize::from(at < more), first, seed, now);
+        planned.into_iter().map(|pod| {
+            let mut whole = pod.body;
+            if let (Some(map), Value::Object(status)) = (whole.as_object_mut(), pod.status) {
+                map.extend(status);
+            }
+            whole
+        })
+    })
+}
+
 /// The pods of every [`WRITERS`]th node.
 async fn write_share(
     calls: &Calls,
@@ -91,7 +119,7 @@ async fn write_share(
     let (mut written, mut devices) = (0, 0);
     for (at, host) in hosts.iter().enumerate().skip(writer).step_by(WRITERS) {
         let first = at * each + at.min(more);
-        let planned = host.pods(each + usize::from(at < more), first, seed);
+        let planned = host.pods(each + usize::from(at < more), first, seed, calls.now());
         let mut results = futures::stream::iter(planned)
             .map(|pod| async move { write_pod(calls, &pod).await.map(|()| pod.devices) })
             .buffer_unordered(IN_FLIGHT);
@@ -183,7 +211,7 @@ impl Host {
 
     /// `count` pods on this node, numbered from `first`: devices are handed out until most are
     /// used, the rest of the pods ask for CPUs only.
-    fn pods(&self, count: usize, first: usize, seed: u64) -> Vec<PlannedPod> {
+    fn pods(&self, count: usize, first: usize, seed: u64, now: Timestamp) -> Vec<PlannedPod> {
         let mut rng = fastrand::Rng::with_seed(hash(seed, &self.name));
         let mut left = self.devices.clone();
         (0..count)
@@ -200,12 +228,18 @@ impl Host {
                     *free -= size;
                     ask = (rng.u32(0..100) < USED_PERCENT).then(|| (resource.clone(), size));
                 }
-                self.pod(first + at, ask, seed)
+                self.pod(first + at, ask, seed, now)
             })
             .collect()
     }
 
-    fn pod(&self, number: usize, ask: Option<(String, u32)>, seed: u64) -> PlannedPod {
+    fn pod(
+        &self,
+        number: usize,
+        ask: Option<(String, u32)>,
+        seed: u64,
+        now: Timestamp,
+    ) -> PlannedPod {
         let job = number / GANG;
         let rank = number % GANG;
         let namespace = team_of(job);
@@ -295,7 +329,7 @@ impl Host {
                 ],
             },
         });
-        let status = self.running(&name, image, hash(seed, &name));
+        let status = self.running(&name, image, hash(seed, &name), now);
         PlannedPod {
             name,
             namespace,
@@ -305,8 +339,8 @@ impl Host {
         }
     }
 
-    fn running(&self, name: &str, image: &str, bits: u64) -> Value {
-        let at = rfc3339(Timestamp::now());
+    fn running(&self, name: &str, image: &str, bits: u64, now: Timestamp) -> Value {
+        let at = rfc3339(now);
         let [a, b, c, ..] = bits.to_le_bytes();
         let ip = format!("10.{}.{b}.{c}", 64 + (a & 63));
         let condition = |kind: &str| json!({"type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": at});
@@ -351,7 +385,7 @@ mod tests {
         let fleet = Fleet::demo(1);
         for node in &fleet.nodes {
             let host = Host::read(node).unwrap();
-            let pods = host.pods(40, 0, 1);
+            let pods = host.pods(40, 0, 1, Timestamp::now());
             let mut given: BTreeMap<String, u32> = BTreeMap::new();
             for pod in &pods {
                 let size = pod.body.to_string().len() + pod.status.to_string().len();

@@ -33,6 +33,7 @@ mod patch;
 mod path;
 mod people;
 mod pods;
+mod preload;
 mod protobuf;
 mod proxy;
 mod quantity;
@@ -59,6 +60,7 @@ pub mod calls;
 pub mod inventory;
 pub mod listen;
 pub mod openb;
+pub mod scenario;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -72,6 +74,7 @@ pub use audit::AuditEntry;
 pub use clock::{Clock, Time};
 pub use history::{Entry, History};
 pub use kubeconfig::CONTEXT;
+pub use preload::PreloadError;
 pub use proxy::{PortAnswer, Responder};
 
 use access::Tokens;

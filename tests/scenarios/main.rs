@@ -7,4 +7,6 @@
 )]
 
 mod faults;
+mod files;
+mod port;
 mod same;

@@ -13,9 +13,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
-use super::load_plan::{
-    DEVICES, INFERENCE, MADE_BY, POOL, Plan, Pool, TEAMS, deployment, services,
-};
+use super::load_plan::{DEVICES, INFERENCE, MADE_BY, POOL, Plan, Pool, deployment, services};
+pub use super::load_plan::{Gang, Mix, Team};
 use super::objects::{Job, Meta, Node};
 use super::watch::Change;
 use crate::sandbox::calls::{Calls, PatchKind, path};
@@ -28,6 +27,8 @@ pub struct Settings {
     pub demand_ratio: f64,
     /// Finished Jobs kept for a look back; older ones are deleted.
     pub finished_jobs: usize,
+    /// Who submits what.
+    pub mix: Mix,
 }
 
 impl Default for Settings {
@@ -35,6 +36,7 @@ impl Default for Settings {
         Self {
             demand_ratio: 1.15,
             finished_jobs: 40,
+            mix: Mix::default(),
         }
     }
 }
@@ -52,9 +54,12 @@ const BREATH_SECS: f64 = 15.0;
 /// Pools of at least this many devices get their own load.
 const MIN_POOL: i64 = 2;
 
-/// The namespaces that the load uses.
-pub fn namespaces() -> impl Iterator<Item = &'static str> {
-    TEAMS.iter().map(|(name, _, _)| *name).chain([INFERENCE])
+impl Settings {
+    /// The namespaces that the load uses.
+    pub fn namespaces(&self) -> impl Iterator<Item = &str> {
+        let teams = self.mix.teams.iter().map(|team| team.name.as_str());
+        teams.chain([INFERENCE])
+    }
 }
 
 struct Submitted {
@@ -91,7 +96,7 @@ impl Load {
     /// A generator that writes through `calls`.
     pub fn new(calls: Calls, clock: Clock, settings: Settings) -> Self {
         Self {
-            plan: Plan::new(clock),
+            plan: Plan::new(clock, settings.mix.clone()),
             calls,
             clock,
             settings,
@@ -154,7 +159,7 @@ impl Load {
 
     /// Namespaces and priority classes that the load needs, unless they are there.
     async fn prepare(&self) {
-        for name in namespaces() {
+        for name in self.settings.namespaces() {
             let namespace = inventory::namespace(name);
             if let Err(error) = self.calls.ensure(path::NAMESPACES, &namespace).await {
                 tracing::debug!(%error, "namespace not created");
@@ -259,7 +264,7 @@ impl Load {
     }
 
     async fn start_services(&mut self, capacities: &BTreeMap<Pool, i64>) {
-        for (pool, capacity) in capacities {
+        for (pool, capacity) in capacities.iter().filter(|_| self.settings.mix.services) {
             for (name, usual) in services(pool, *capacity) {
                 if self.services.contains_key(&name) {
                     continue;

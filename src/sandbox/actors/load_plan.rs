@@ -20,14 +20,90 @@ const GPU: &str = "nvidia.com/gpu";
 /// The namespace of inference services.
 pub(super) const INFERENCE: &str = "prod-infer";
 
-/// A team: namespace, its part of all submissions, and its priority class.
-pub(super) const TEAMS: [(&str, u32, &str); 5] = [
-    ("team-a", 4, "standard"),
-    ("team-b", 3, "standard"),
-    ("team-c", 2, "batch"),
-    ("team-d", 1, "standard"),
-    ("research", 3, "batch"),
-];
+/// A team that submits work.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Team {
+    /// Its namespace.
+    pub name: String,
+    /// Its queue, as `gpudeck.dev/queue` names it.
+    pub queue: String,
+    /// Its part of all submissions.
+    pub weight: u32,
+    /// Its priority class.
+    pub priority: String,
+}
+
+/// The pods of a training Job, and how often there is one like it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gang {
+    /// Pods.
+    pub pods: i64,
+    /// GPUs of each.
+    pub gpus: i64,
+    /// Its part of all training Jobs.
+    pub weight: u32,
+}
+
+/// Who submits what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mix {
+    /// The teams; at least one.
+    pub teams: Vec<Team>,
+    /// The shapes of training Jobs; at least one.
+    pub gangs: Vec<Gang>,
+    /// Of a hundred submissions, how many are notebooks.
+    pub notebook_percent: u32,
+    /// Of a hundred training Jobs, how many fail.
+    pub fail_percent: u32,
+    /// Inference services take part of the slices and small GPUs.
+    pub services: bool,
+}
+
+impl Default for Mix {
+    fn default() -> Self {
+        let team = |name: &str, weight, priority: &str| Team {
+            name: name.to_owned(),
+            queue: name.to_owned(),
+            weight,
+            priority: priority.to_owned(),
+        };
+        let gang = |pods, gpus, weight| Gang { pods, gpus, weight };
+        Mix {
+            teams: vec![
+                team("team-a", 4, "standard"),
+                team("team-b", 3, "standard"),
+                team("team-c", 2, "batch"),
+                team("team-d", 1, "standard"),
+                team("research", 3, "batch"),
+            ],
+            gangs: vec![
+                gang(1, 1, 20),
+                gang(2, 1, 15),
+                gang(1, 4, 15),
+                gang(1, 8, 20),
+                gang(2, 8, 15),
+                gang(4, 8, 11),
+                gang(8, 8, 4),
+            ],
+            notebook_percent: 25,
+            fail_percent: 3,
+            services: true,
+        }
+    }
+}
+
+/// The one of `all` whose weight a draw in 0..sum falls into.
+fn drawn<T>(all: &[T], weight: impl Fn(&T) -> u32, rng: &mut fastrand::Rng) -> Option<usize> {
+    let total: u32 = all.iter().map(&weight).sum();
+    let mut left = rng.u32(0..total.max(1));
+    for (at, one) in all.iter().enumerate() {
+        if left < weight(one) {
+            return Some(at);
+        }
+        left -= weight(one);
+    }
+    None
+}
 
 const MODELS: [&str; 8] = [
     "llm-7b",
@@ -102,14 +178,16 @@ impl Pool {
 pub(super) struct Plan {
     rng: fastrand::Rng,
     number: u32,
+    mix: Mix,
 }
 
 impl Plan {
     /// A plan that follows from the clock's seed.
-    pub(super) fn new(clock: Clock) -> Self {
+    pub(super) fn new(clock: Clock, mix: Mix) -> Self {
         Self {
             rng: fastrand::Rng::with_seed(hash(clock.seed(), "load plan")),
             number: 0,
+            mix,
         }
     }
 
@@ -128,24 +206,23 @@ impl Plan {
         of.get(at).copied().unwrap_or("x")
     }
 
-    fn team(&mut self) -> (&'static str, &'static str) {
-        let total: u32 = TEAMS.iter().map(|(_, weight, _)| weight).sum();
-        let mut left = self.rng.u32(0..total.max(1));
-        for (name, weight, priority) in TEAMS {
-            if left < weight {
-                return (name, priority);
-            }
-            left -= weight;
-        }
-        ("research", "batch")
+    fn team(&mut self) -> Team {
+        let at = drawn(&self.mix.teams, |team| team.weight, &mut self.rng);
+        let team = at.and_then(|at| self.mix.teams.get(at)).cloned();
+        team.unwrap_or_else(|| Team {
+            name: "default".to_owned(),
+            queue: "default".to_owned(),
+            weight: 1,
+            priority: "standard".to_owned(),
+        })
     }
 
     /// The next Job for `pool`, and the devices it asks for: a training gang, or a notebook.
     /// `warm` shortens its time, as if it had begun earlier.
     pub(super) fn job(&mut self, pool: &Pool, capacity: i64, warm: bool) -> (Value, i64) {
         self.number += 1;
-        let (team, priority) = self.team();
-        let notebook = pool.is_sliced() || self.chance(25);
+        let team = self.team();
+        let notebook = pool.is_sliced() || self.chance(self.mix.notebook_percent);
         let (pods, per_pod) = if notebook {
             (1, 1)
         } else {
@@ -169,27 +246,20 @@ impl Plan {
         }
         let ask = Ask {
             name: &name,
-            namespace: team,
-            priority,
+            team: &team,
             pods,
             per_pod,
             run_secs: run_secs.max(5.0).round(),
-            fails: !notebook && self.chance(3),
+            fails: !notebook && self.chance(self.mix.fail_percent),
         };
         (ask.job(pool), pods * per_pod)
     }
 
     /// Pods and devices of each: large gangs are rarer, and none takes more than a third of its pool.
     fn gang(&mut self, capacity: i64) -> (i64, i64) {
-        let (pods, per_pod) = match self.rng.u32(0..100) {
-            0..=19 => (1, 1),
-            20..=34 => (2, 1),
-            35..=49 => (1, 4),
-            50..=69 => (1, 8),
-            70..=84 => (2, 8),
-            85..=95 => (4, 8),
-            _ => (8, 8),
-        };
+        let at = drawn(&self.mix.gangs, |gang| gang.weight, &mut self.rng);
+        let gang = at.and_then(|at| self.mix.gangs.get(at));
+        let (pods, per_pod) = gang.map_or((1, 1), |gang| (gang.pods, gang.gpus));
         let most = (capacity / 3).max(1);
         let per_pod = if per_pod > most { 1 } else { per_pod };
         (pods.min((most / per_pod).max(1)), per_pod)
@@ -198,8 +268,7 @@ impl Plan {
 
 struct Ask<'a> {
     name: &'a str,
-    namespace: &'a str,
-    priority: &'a str,
+    team: &'a Team,
     pods: i64,
     per_pod: i64,
     run_secs: f64,
@@ -213,11 +282,11 @@ impl Ask<'_> {
             MADE_BY.0: MADE_BY.1,
             POOL: pool.label(),
             "app.kubernetes.io/name": self.name,
-            "team": self.namespace,
+            "team": self.team.name,
         });
         let mut annotations = json!({
             annotation::RUN_SECS: self.run_secs.to_string(),
-            "gpudeck.dev/queue": self.namespace,
+            "gpudeck.dev/queue": self.team.queue,
         });
         if self.fails {
             insert(&mut annotations, annotation::EXIT_CODE, json!("1"));
@@ -235,11 +304,11 @@ impl Ask<'_> {
             "kind": "Job",
             "metadata": {
                 "name": self.name,
-                "namespace": self.namespace,
+                "namespace": self.team.name,
                 "labels": labels,
                 "annotations": {
                     DEVICES: (self.pods * self.per_pod).to_string(),
-                    "gpudeck.dev/queue": self.namespace,
+                    "gpudeck.dev/queue": self.team.queue,
                 },
             },
             "spec": {
@@ -254,7 +323,7 @@ impl Ask<'_> {
                 }]},
                 "template": {
                     "metadata": {"labels": labels, "annotations": annotations},
-                    "spec": pod_spec(pool, self.per_pod, self.priority, "Never", "registry.example/train:1.9"),
+                    "spec": pod_spec(pool, self.per_pod, &self.team.priority, "Never", "registry.example/train:1.9"),
                 },
             },
         })
@@ -349,7 +418,7 @@ mod tests {
     #[test]
     fn the_same_seed_gives_the_same_jobs() {
         let draw = |seed| {
-            let mut plan = Plan::new(Clock::new(1.0, seed));
+            let mut plan = Plan::new(Clock::new(1.0, seed), Mix::default());
             let pool = pool("NVIDIA-H100-80GB-HBM3", GPU);
             (0..50)
                 .map(|_| plan.job(&pool, 192, false))
@@ -361,7 +430,7 @@ mod tests {
 
     #[test]
     fn no_gang_asks_for_more_than_a_third_of_its_pool() {
-        let mut plan = Plan::new(Clock::new(1.0, 1));
+        let mut plan = Plan::new(Clock::new(1.0, 1), Mix::default());
         for capacity in [1, 4, 8, 30, 192] {
             for _ in 0..200 {
                 let (job, devices) = plan.job(&pool("NVIDIA-L40S", GPU), capacity, true);

@@ -31,6 +31,33 @@ const EPOCH_SECS: i64 = 1_796_040_000;
 const H200_BALANCED: &[(&str, u32)] = &[("1g.18gb", 2), ("2g.35gb", 1), ("3g.71gb", 1)];
 const A100_40_BALANCED: &[(&str, u32)] = &[("1g.5gb", 2), ("2g.10gb", 1), ("3g.20gb", 1)];
 
+const TENS_BALANCED: &[(&str, u32)] = &[("1g.10gb", 2), ("2g.20gb", 1), ("3g.40gb", 1)];
+
+/// Nodes of one kind.
+#[derive(Debug, Clone)]
+pub struct NodePool {
+    /// Their GPUs; `None` for CPU nodes.
+    pub model: Option<&'static Model>,
+    /// How those are cut.
+    pub layout: Layout,
+    /// `reserved`, `on-demand` or `spot`.
+    pub tier: &'static str,
+    /// How many.
+    pub nodes: usize,
+    /// What is wrong with the first of them.
+    pub faults: Vec<Fault>,
+}
+
+/// mig-parted's `all-balanced` for a model: one profile each of three sizes on a GPU.
+pub fn balanced(model: &Model) -> Option<&'static [(&'static str, u32)]> {
+    match model.slug {
+        "h200" => Some(H200_BALANCED),
+        "a100-40" => Some(A100_40_BALANCED),
+        "h100" | "a100-80" => Some(TENS_BALANCED),
+        _ => None,
+    }
+}
+
 /// Nodes of one kind.
 struct Group {
     model: Option<&'static Model>,
@@ -119,11 +146,50 @@ impl Fleet {
     /// from a fixed moment, so that the same seed gives the same objects; [`Fleet::write`] counts
     /// them from the present.
     pub fn sized(nodes: usize, seed: u64) -> Self {
-        let plans = plans(nodes.min(MAX_NODES), seed);
+        let load = super::actors::load::Settings::default();
+        Self::sized_for(nodes, load.namespaces(), seed)
+    }
+
+    /// As [`Fleet::sized`], with these namespaces.
+    pub fn sized_for<'a>(
+        nodes: usize,
+        namespaces: impl Iterator<Item = &'a str>,
+        seed: u64,
+    ) -> Self {
+        let mut rng = fastrand::Rng::with_seed(hash(seed, "fleet"));
+        let parts = GROUPS.iter().zip(counts(nodes.min(MAX_NODES)));
+        let pools: Vec<NodePool> = parts
+            .map(|(group, nodes)| NodePool {
+                model: group.model,
+                layout: group.layout,
+                tier: group.tier,
+                nodes,
+                faults: Vec::new(),
+            })
+            .collect();
+        let mut plans = plans(&pools, &mut rng);
+        spoil(&mut plans, &mut rng);
+        Self::planned(plans, namespaces, seed)
+    }
+
+    /// A fleet of `pools`, at most [`MAX_NODES`] nodes, with these namespaces.
+    pub fn of_pools<'a>(
+        pools: &[NodePool],
+        namespaces: impl Iterator<Item = &'a str>,
+        seed: u64,
+    ) -> Self {
+        let mut rng = fastrand::Rng::with_seed(hash(seed, "fleet"));
+        Self::planned(plans(pools, &mut rng), namespaces, seed)
+    }
+
+    fn planned<'a>(
+        plans: Vec<NodePlan>,
+        namespaces: impl Iterator<Item = &'a str>,
+        seed: u64,
+    ) -> Self {
         let at = Timestamp::from_second(EPOCH_SECS).unwrap_or_default();
-        let names = super::actors::load::namespaces();
         Self {
-            namespaces: names.map(namespace).collect(),
+            namespaces: namespaces.map(namespace).collect(),
             priority_classes: priority_classes(),
             nodes: plans.iter().map(|plan| plan.object(seed, at)).collect(),
             plans,
@@ -166,6 +232,11 @@ impl Fleet {
         Ok(written)
     }
 
+    /// Everything, with ages counted from `now`.
+    pub fn objects_at(&self, now: Timestamp) -> impl Iterator<Item = Value> {
+        self.objects(now).into_iter().map(|(_, object)| object)
+    }
+
     /// Everything to create, with its collection.
     fn objects(&self, now: Timestamp) -> Vec<(String, Value)> {
         let namespaces = self
@@ -206,13 +277,15 @@ fn counts(nodes: usize) -> Vec<usize> {
     counts
 }
 
-fn plans(nodes: usize, seed: u64) -> Vec<NodePlan> {
-    let mut rng = fastrand::Rng::with_seed(hash(seed, "fleet"));
-    let mut plans = Vec::with_capacity(nodes);
+fn plans(pools: &[NodePool], rng: &mut fastrand::Rng) -> Vec<NodePlan> {
+    let mut plans = Vec::new();
     let mut in_fabric = 0;
     let mut numbers = std::collections::BTreeMap::new();
-    for (group, count) in GROUPS.iter().zip(counts(nodes)) {
-        for _ in 0..count {
+    for group in pools {
+        for at in 0..group.nodes {
+            if plans.len() >= MAX_NODES {
+                return plans;
+            }
             let slug = group.model.map_or("cpu", |model| model.slug);
             let number = numbers.entry(slug).or_insert(0usize);
             *number += 1;
@@ -231,11 +304,10 @@ fn plans(nodes: usize, seed: u64) -> Vec<NodePlan> {
                 zone: ['a', 'b', 'c'].get(zone).copied().unwrap_or('a'),
                 switches,
                 index: plans.len(),
-                fault: Fault::None,
+                fault: group.faults.get(at).copied().unwrap_or(Fault::None),
             });
         }
     }
-    spoil(&mut plans, &mut rng);
     plans
 }
 

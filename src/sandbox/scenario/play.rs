@@ -1,0 +1,244 @@
+//! A scenario on a server: fleet, actors, pods that run from the start, and the director.
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::director::Director;
+use super::schema::{Load, Pool, Scenario};
+use crate::sandbox::actors::clock::Clock;
+use crate::sandbox::actors::{self, load};
+use crate::sandbox::bulk;
+use crate::sandbox::calls::CallError;
+use crate::sandbox::inventory::{DEMO_NODES, Fault, Fleet, NodePool, namespace};
+use crate::sandbox::{ApiServer, PreloadError, Time};
+
+/// How a scenario is played.
+#[derive(Debug, Clone, Copy)]
+pub struct Play {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// How much faster than real time it runs; `None`: as the scenario says.
+    pub speed: Option<f64>,
+    /// Nodes of the fleet, in the scenario's proportions; `None`: as the scenario says.
+    pub nodes: Option<usize>,
+    /// Where time stamps come from; the server's should come from the same.
+    pub time: Time,
+}
+
+/// Why a scenario could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum PlayError {
+    /// The server refused an object of the fleet.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// An object of the filled cluster makes no sense.
+    #[error(transparent)]
+    Preload(#[from] PreloadError),
+}
+
+/// The speed of a scenario that says none.
+const SPEED: f64 = 20.0;
+
+impl Scenario {
+    /// The demo's fleet with the demo's load, and nothing else.
+    pub fn plain() -> Self {
+        Scenario {
+            about: "The demo's fleet under load.".to_owned(),
+            speed: None,
+            pool: Vec::new(),
+            team: Vec::new(),
+            load: Some(Load::default()),
+            fill: None,
+            event: Vec::new(),
+            fault: Vec::new(),
+        }
+    }
+
+    /// The speed at which it is played.
+    fn speed(&self, play: &Play) -> f64 {
+        let own = self.speed.map_or(SPEED, |speed| speed.get());
+        play.speed.unwrap_or(own)
+    }
+
+    /// The nodes it is played on.
+    pub fn node_count(&self, play: &Play) -> usize {
+        let own: usize = self.pool.iter().map(|pool| pool.nodes.count()).sum();
+        let own = if self.pool.is_empty() {
+            DEMO_NODES
+        } else {
+            own
+        };
+        play.nodes.unwrap_or(own)
+    }
+
+    /// Pods that run from the start, as many on each node as the scenario has it.
+    pub fn fill_count(&self, play: &Play) -> usize {
+        let Some(fill) = &self.fill else { return 0 };
+        let own = Play {
+            nodes: None,
+            ..*play
+        };
+        let all = self.node_count(&own).max(1);
+        fill.pods.count() * self.node_count(play) / all
+    }
+
+    fn load_settings(&self) -> Option<load::Settings> {
+        let spec = self.load.as_ref()?;
+        let mut settings = load::Settings {
+            mix: self.mix(spec),
+            ..load::Settings::default()
+        };
+        if let Some(demand) = spec.demand {
+            settings.demand_ratio = demand.get();
+        }
+        if let Some(kept) = spec.finished_jobs {
+            settings.finished_jobs = kept.count();
+        }
+        Some(settings)
+    }
+
+    fn mix(&self, spec: &Load) -> load::Mix {
+        let mut mix = load::Mix::default();
+        if !self.team.is_empty() {
+            let teams = self.team.iter().map(|team| load::Team {
+                name: team.name.get_ref().clone(),
+                queue: team
+                    .queue
+                    .clone()
+                    .unwrap_or_else(|| team.name.get_ref().clone()),
+                weight: team.weight.map_or(1, |weight| weight.get()),
+                priority: team.priority.name().to_owned(),
+            });
+            mix.teams = teams.collect();
+        }
+        if !spec.gangs.is_empty() {
+            let gangs = spec.gangs.iter().map(|gang| load::Gang {
+                pods: i64::from(gang.pods.get()),
+                gpus: i64::from(gang.gpus.get()),
+                weight: gang.weight.map_or(1, |weight| weight.get()),
+            });
+            mix.gangs = gangs.collect();
+        }
+        if let Some(percent) = spec.notebook_percent {
+            mix.notebook_percent = percent.get();
+        }
+        if let Some(percent) = spec.fail_percent {
+            mix.fail_percent = percent.get();
+        }
+        if let Some(services) = spec.services {
+            mix.services = services;
+        }
+        mix
+    }
+
+    fn fleet(&self, play: &Play) -> Fleet {
+        let wanted = self.node_count(play);
+        if self.pool.is_empty() && self.team.is_empty() {
+            return Fleet::sized(wanted, play.seed);
+        }
+        let load = self.load_settings().unwrap_or_else(|| load::Settings {
+            mix: self.mix(&Load::default()),
+            ..load::Settings::default()
+        });
+        if self.pool.is_empty() {
+            return Fleet::sized_for(wanted, load.namespaces(), play.seed);
+        }
+        let own: usize = self.pool.iter().map(|pool| pool.nodes.count()).sum();
+        let mut taken = 0;
+        let mut before = 0;
+        let pools: Vec<NodePool> = self
+            .pool
+            .iter()
+            .map(|pool| {
+                // Shares of the sum so far, so that the parts make the whole.
+                taken += pool.nodes.count();
+                let upto = taken * wanted / own.max(1);
+                let nodes = upto - before;
+                before = upto;
+                node_pool(pool, nodes)
+            })
+            .collect();
+        Fleet::of_pools(&pools, load.namespaces(), play.seed)
+    }
+
+    /// Writes the fleet, starts the actors and what happens; all of them end with `stop`.
+    ///
+    /// # Errors
+    /// The server refused an object of the fleet.
+    pub async fn start(
+        &self,
+        server: &ApiServer,
+        play: &Play,
+        stop: &CancellationToken,
+    ) -> Result<JoinSet<()>, PlayError> {
+        let speed = self.speed(play);
+        let options = actors::Options {
+            speed,
+            seed: play.seed,
+            load: self.load_settings(),
+            time: play.time,
+            ..actors::Options::default()
+        };
+        let fleet = self.fleet(play);
+        let pods = self.fill_count(play);
+        let mut tasks;
+        if pods > 0 {
+            // It has run for a while when we come.
+            fill(server, &fleet, pods, play).await?;
+            tasks = actors::start(server.client(), &options, stop);
+        } else {
+            // The actors come first: a fleet without kubelets would be NotReady for a moment.
+            tasks = actors::start(server.client(), &options, stop);
+            fleet.write_at(server.client(), play.time).await?;
+        }
+        let clock = Clock::new(speed, play.seed).with_time(play.time);
+        let director = Director::new(self, server.clone(), clock);
+        tasks.spawn(director.run(stop.clone()));
+        Ok(tasks)
+    }
+}
+
+/// Objects loaded before other tasks have their turn.
+const LOADED_AT_ONCE: usize = 200;
+
+/// Puts fleet and running pods where they would be after a while.
+async fn fill(
+    server: &ApiServer,
+    fleet: &Fleet,
+    pods: usize,
+    play: &Play,
+) -> Result<(), PreloadError> {
+    let now = play.time.now();
+    let teams = bulk::namespaces().map(namespace);
+    let objects = fleet
+        .objects_at(now)
+        .chain(teams)
+        .chain(bulk::running_pods(fleet, pods, play.seed, now));
+    for (number, object) in objects.enumerate() {
+        server.preload(object)?;
+        if number % LOADED_AT_ONCE == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    Ok(())
+}
+
+fn node_pool(pool: &Pool, nodes: usize) -> NodePool {
+    let several = |count: Option<usize>, fault| std::iter::repeat_n(fault, count.unwrap_or(0));
+    let faults = several(pool.cordoned.map(|n| n.count()), Fault::Cordoned)
+        .chain(several(pool.not_ready.map(|n| n.count()), Fault::NotReady))
+        .chain(several(
+            pool.sick_device.map(|n| n.count()),
+            Fault::SickDevice,
+        ));
+    NodePool {
+        model: pool.model.model(),
+        // What cannot be cut so was refused when the file was read.
+        layout: pool
+            .layout()
+            .unwrap_or(crate::sandbox::inventory::Layout::Whole),
+        tier: pool.tier.name(),
+        nodes,
+        faults: faults.collect(),
+    }
+}
