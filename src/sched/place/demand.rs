@@ -31,8 +31,13 @@ impl Demand {
             counts: BTreeMap::new(),
             total: 0.0,
             next: 1.0,
-            growth: (std::f64::consts::LN_2 / half_life.max(1.0)).exp(),
+            growth: growth(half_life),
         }
+    }
+
+    /// What is learnt from now on halves with every so many arrivals.
+    pub(super) fn set_half_life(&mut self, half_life: f64) {
+        self.growth = growth(half_life);
     }
 
     /// Exactly these pods.
@@ -64,9 +69,11 @@ impl Demand {
     /// 4- and 8-GPU pods that may come although none has.
     #[must_use]
     pub fn shares(&self, pseudo: f64) -> Vec<(Shape, f64)> {
-        if self.total <= 0.0 {
-            return Vec::new();
-        }
+        let pseudo = match self.total <= 0.0 {
+            true if pseudo > 0.0 => 1.0,
+            true => return Vec::new(),
+            false => pseudo,
+        };
         let mut shares: BTreeMap<Shape, f64> = self
             .counts
             .iter()
@@ -96,6 +103,10 @@ impl Demand {
         }
         sizes
     }
+}
+
+fn growth(half_life: f64) -> f64 {
+    (std::f64::consts::LN_2 / half_life.max(1.0)).exp()
 }
 
 fn class(shape: &Shape) -> Shape {

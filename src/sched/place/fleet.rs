@@ -81,13 +81,13 @@ impl NodeRow {
 
     /// Devices suffice.
     #[must_use]
-    pub(super) fn has_devices(&self, shape: &Shape) -> bool {
+    pub(in crate::sched) fn has_devices(&self, shape: &Shape) -> bool {
         shape.gpus == 0 || self.devices_with(shape.milli_gpu) >= usize::from(shape.gpus)
     }
 
     /// The fullest device for a share, else the lowest that suffice.
     #[must_use]
-    pub(super) fn best_devices(&self, shape: &Shape) -> u16 {
+    pub(in crate::sched) fn best_devices(&self, shape: &Shape) -> u16 {
         match self.fullest_device(shape.milli_gpu) {
             Some(device) if shape.is_shared() => 1 << device,
             _ => self.lowest_devices(shape),

@@ -11,6 +11,7 @@ mod fleet;
 mod gaps;
 mod moves;
 mod ours;
+mod pricing;
 mod random;
 mod scarcity;
 mod shape;
@@ -29,6 +30,7 @@ pub use random::Random;
 pub use shape::{ModelId, ModelSet, Shape};
 
 use chooser::Chooser;
+pub(super) use pricing::{Cost, Mode, Pricing};
 
 /// A policy that scores every node and keeps the scores of each shape until something changes.
 #[must_use]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::fleet::{Fleet, NodeRow};
+use super::fleet::NodeRow;
 use super::shape::{ModelId, Shape};
 
 /// Copies that CPU would allow count this much more: a node short of CPU is not yet useless.
@@ -30,7 +30,7 @@ struct Entry {
 
 /// Weights of all classes.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Weights {
+pub(in crate::sched) struct Weights {
     sizes: Vec<Size>,
     /// By size, then CPU.
     entries: Vec<Entry>,
@@ -41,12 +41,18 @@ pub(super) struct Weights {
 impl Weights {
     /// Weights for these shares of arrivals over this fleet. A class counts by its size to the
     /// power of `by_size`; `normal` scales them so that a free GPU is worth 1 on average.
-    pub(super) fn new(shares: &[(Shape, f64)], fleet: &Fleet, by_size: f64, normal: bool) -> Self {
+    pub(super) fn new<'a>(
+        shares: &[(Shape, f64)],
+        rows: impl Iterator<Item = &'a NodeRow> + Clone,
+        free_milli_gpu: i64,
+        by_size: f64,
+        normal: bool,
+    ) -> Self {
         let mut weights = Self::layout(shares);
-        let models = fleet.rows().iter().map(|row| row.model.index() + 1).max();
+        let models = rows.clone().map(|row| row.model.index() + 1).max();
         let blank = vec![0.0; weights.entries.len()];
         let mut room = vec![blank.clone(); models.unwrap_or(0)];
-        for row in fleet.rows() {
+        for row in rows {
             if let Some(room) = room.get_mut(row.model.index()) {
                 weights.each_copy(row, |entry, copies| {
                     if let Some(sum) = room.get_mut(entry) {
@@ -57,7 +63,7 @@ impl Weights {
         }
         weights.models = vec![blank; room.len()];
         let index = weights.index();
-        let free_gpus = fleet.free_milli_gpu() as f64 / 1000.0;
+        let free_gpus = free_milli_gpu as f64 / 1000.0;
         let mut worth = 0.0;
         for (shape, share) in shares.iter().filter(|(shape, _)| shape.gpus > 0) {
             let Some(entry) = index.get(&key(shape)).copied() else {
