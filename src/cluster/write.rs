@@ -22,6 +22,8 @@ const WRITE_LIMIT: Duration = Duration::from_secs(10);
 const LOOK_LIMIT: Duration = Duration::from_secs(5);
 /// The annotation that carries the fencing term.
 pub const TERM_ANNOTATION: &str = "gpudeck.dev/term";
+/// The annotation that tells a pod with a share of a GPU which device of its node holds it.
+pub const DEVICE_ANNOTATION: &str = "gpudeck.dev/device";
 
 /// Proof that this run may write. Read-only mode has none, so it cannot build a writer.
 #[derive(Clone, Debug)]
@@ -187,6 +189,7 @@ async fn look(api: &Api, action: &Action) -> Option<Outcome> {
         namespace,
         name,
         node,
+        ..
     } = action;
     let refused = |code, message: String| {
         Some(Outcome::Refused {
@@ -229,6 +232,7 @@ async fn perform(api: &Api, action: &Action, term: Option<u64>) -> Result<(), Ap
             namespace,
             name,
             node,
+            device,
         } => {
             if let Some(bad) = [namespace, name, node].into_iter().find(|t| !is_segment(t)) {
                 return Err(ApiError::Status {
@@ -239,11 +243,16 @@ async fn perform(api: &Api, action: &Action, term: Option<u64>) -> Result<(), Ap
                 });
             }
             let mut metadata = json!({"name": &**name, "namespace": &**namespace, "uid": &*pod.0});
-            if let (Some(term), Some(map)) = (term, metadata.as_object_mut()) {
-                map.insert(
-                    "annotations".to_owned(),
-                    json!({ TERM_ANNOTATION: term.to_string() }),
-                );
+            // The server copies a binding's annotations to the pod.
+            let term = term.map(|term| (TERM_ANNOTATION, term.to_string()));
+            let device = device.map(|device| (DEVICE_ANNOTATION, device.to_string()));
+            let annotations: serde_json::Map<String, Value> = term
+                .into_iter()
+                .chain(device)
+                .map(|(key, value)| (key.to_owned(), Value::String(value)))
+                .collect();
+            if let (false, Some(map)) = (annotations.is_empty(), metadata.as_object_mut()) {
+                map.insert("annotations".to_owned(), Value::Object(annotations));
             }
             let body: Value = json!({
                 "apiVersion": "v1", "kind": "Binding", "metadata": metadata,
@@ -272,6 +281,7 @@ mod tests {
             namespace: "ns".into(),
             name: name.into(),
             node: "n1".into(),
+            device: None,
         }
     }
 

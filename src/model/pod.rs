@@ -200,4 +200,10 @@ impl Pod {
             .ok()?;
         (1..1000).contains(&value).then_some(value)
     }
+
+    /// `gpudeck.dev/device`: the device of its node that holds the pod's share of a GPU, as our
+    /// scheduler has chosen it.
+    pub fn device(&self) -> Option<u8> {
+        self.meta.annotation("gpudeck.dev/device")?.parse().ok()
+    }
 }

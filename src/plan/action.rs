@@ -52,6 +52,8 @@ pub enum Action {
         name: Str,
         /// The node.
         node: Str,
+        /// The device that a share of a GPU goes to; the binding writes it on the pod.
+        device: Option<u8>,
     },
 }
 

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use super::gpus::WHOLE;
+use super::needs::Share;
 use crate::model::{Constraints, HostPort, Pod, Resources, Str};
 
 /// What a pod asks of a node. Negative requests, which no server accepts, count as zero.
@@ -17,11 +19,14 @@ pub(super) struct Ask {
     pub(super) extended: Box<[(Str, i64)]>,
     /// Host ports in their full form.
     pub(super) ports: Box<[HostPort]>,
+    /// A part of one device.
+    pub(super) share: Share,
 }
 
 impl Ask {
-    pub(super) fn new(requests: &Resources, constraints: &Constraints) -> Self {
+    pub(super) fn new(requests: &Resources, constraints: &Constraints, share: Share) -> Self {
         Self {
+            share,
             cpu_milli: requests.cpu_milli.max(0),
             mem_bytes: requests.mem_bytes.max(0),
             ephemeral_bytes: requests.ephemeral_bytes.max(0),
@@ -41,8 +46,19 @@ impl Ask {
     }
 
     pub(super) fn of_pod(pod: &Pod) -> Self {
-        Self::new(&pod.requests, &pod.constraints)
+        Self::new(&pod.requests, &pod.constraints, Share::of_pod(pod))
     }
+
+    /// Whole devices, or what a node gives out by their name.
+    pub(super) fn whole(&self) -> i64 {
+        let at = self.extended.iter().find(|(key, _)| **key == *WHOLE);
+        at.map_or(0, |(_, n)| *n)
+    }
+}
+
+/// A wide sum as an amount, saturating.
+pub(super) fn narrow(sum: i128) -> i64 {
+    i64::try_from(sum).unwrap_or(if sum < 0 { i64::MIN } else { i64::MAX })
 }
 
 /// Fills in the defaults of a host port: every address, TCP.
@@ -185,7 +201,7 @@ mod tests {
         };
         requests.set_extended(&"nvidia.com/gpu".into(), 3);
         requests.set_extended(&"rdma/ib".into(), -1);
-        Ask::new(&requests, &constraints)
+        Ask::new(&requests, &constraints, Share::None)
     }
 
     #[test]

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::amounts::Ask;
+use super::config::SchedConfig;
+use super::gpus::{self, Cut, NodeGpus, WHOLE};
+use super::needs::{Needs, Share};
 use crate::model::{Constraints, GpuResource, Pod, Str};
 
 /// A class. Numbers are not used again.
@@ -17,11 +20,15 @@ pub(super) struct Class {
     pub(super) constraints: Arc<Constraints>,
     /// Where its claims are looked up; empty for a class without claims.
     pub(super) namespace: Str,
+    /// What its GPUs have to be.
+    pub(super) needs: Needs,
 }
 
 impl Class {
-    fn of_pod(pod: &Pod) -> Self {
+    pub(super) fn of_pod(pod: &Pod, config: &SchedConfig) -> Self {
         Self {
+            // A pod whose needs cannot be read is not placed.
+            needs: Needs::of_pod(pod, config).unwrap_or_default(),
             ask: Ask::of_pod(pod),
             constraints: pod.constraints.clone(),
             namespace: if pod.constraints.claims.is_empty() {
@@ -34,17 +41,47 @@ impl Class {
 
     /// The first kind of GPU that it asks for.
     pub(super) fn gpu(&self) -> Option<(&Str, i64)> {
-        self.ask
-            .extended
-            .iter()
-            .find(|(key, _)| GpuResource::from_key(key).is_some())
-            .map(|(key, n)| (key, *n))
+        gpus::first_gpu(&self.ask.extended)
+    }
+
+    /// Whole devices are all that it asks for.
+    pub(super) fn is_whole(&self) -> bool {
+        self.gpu().is_some_and(|(key, _)| **key == *WHOLE)
+    }
+
+    /// Memory of the smallest device, slice or part of a device that a pod would get of these
+    /// GPUs; `None` when it is not known.
+    pub(super) fn smallest_part_mib(&self, gpus: &NodeGpus) -> Option<u32> {
+        match self.ask.share {
+            Share::Milli(milli) => {
+                let part = u64::from(gpus.memory_mib?) * u64::from(milli) / 1000;
+                return u32::try_from(part).ok();
+            }
+            // As much as it asks for is taken.
+            Share::MemoryMib(mib) => return gpus.memory_mib.filter(|all| *all >= mib).or(Some(0)),
+            Share::None => {}
+        }
+        let part = |key: &Str| match GpuResource::from_key(key)? {
+            GpuResource::Mig(profile) => Some(gpus.slice_mib(&profile)),
+            GpuResource::Whole if gpus.cut == Cut::Single => Some(gpus.single_mib),
+            // Replicas of a device see all of its memory, but have no claim to more than a part.
+            GpuResource::Whole | GpuResource::Shared => Some(match gpus.cut {
+                Cut::Replicas(n) => gpus.memory_mib.map(|all| all / n.max(1)),
+                _ => gpus.memory_mib,
+            }),
+        };
+        let parts = self.ask.extended.iter().filter_map(|(key, _)| part(key));
+        parts.min().flatten()
     }
 
     /// Order in which the members of a mixed gang are tried when their own order fails.
     pub(super) fn size(&self) -> (i64, i64, i64) {
         (
-            self.gpu().map_or(0, |(_, n)| n),
+            match self.ask.share {
+                Share::None => self.gpu().map_or(0, |(_, n)| n.saturating_mul(1000)),
+                Share::Milli(milli) => i64::from(milli),
+                Share::MemoryMib(_) => 500,
+            },
             self.ask.cpu_milli,
             self.ask.mem_bytes,
         )
@@ -61,8 +98,8 @@ pub(super) struct Classes {
 
 impl Classes {
     /// Counts a waiting pod in and tells its class.
-    pub(super) fn enter(&mut self, pod: &Pod) -> ClassId {
-        let class = Class::of_pod(pod);
+    pub(super) fn enter(&mut self, pod: &Pod, config: &SchedConfig) -> ClassId {
+        let class = Class::of_pod(pod, config);
         if let Some((id, pods)) = self.by_shape.get_mut(&class) {
             *pods += 1;
             return *id;

@@ -43,6 +43,7 @@ pub fn decide(state: &State, now: Timestamp) -> Plan {
             round.consider(tracked);
         }
     }
+    round.scratch.finish();
     round.plan
 }
 
@@ -317,7 +318,7 @@ impl<'a> Round<'a> {
 
     fn place(&mut self, pod: &Pod, spot: Spot) -> Action {
         self.placed += 1;
-        let node = spot.node.clone();
+        let (node, device) = (spot.node.clone(), spot.device);
         self.tell(
             pod,
             DecisionKind::Placed {
@@ -330,6 +331,7 @@ impl<'a> Round<'a> {
             namespace: pod.meta.namespace.clone(),
             name: pod.meta.name.clone(),
             node,
+            device,
         }
     }
 

@@ -1,18 +1,102 @@
 //! Decisions in words.
 
-use super::amounts::Room;
 use super::class::Class;
 use super::filters::Row;
+use super::needs::Share;
+use super::place::{NodeRow, Pricing};
+use super::score;
+use super::slot::{Held, Slot};
 use super::state::State;
+use super::view::RowId;
 use crate::model::{FilterCount, Reason, Str};
 
-/// Why a pod goes to this node. `room` is what the node has left before.
-pub(super) fn why_here(class: &Class, row: &Row, room: &Room, fits: u32) -> Str {
-    let choice = match fits {
-        1 => "the only node that fits".to_owned(),
-        n => format!("first of {n} nodes that fit"),
+/// What else could have been chosen.
+#[derive(Clone, Copy)]
+pub(super) struct Alternative {
+    /// Nodes that fit.
+    pub(super) fits: u32,
+    /// The best of the others.
+    pub(super) other: Option<RowId>,
+}
+
+/// A node before the pod is there, and what the pod would hold.
+type Candidate<'a> = (&'a Row, &'a Slot, Held);
+
+/// Costs closer than this are the same in words.
+const SAME: f64 = 0.005;
+
+/// Why a pod goes to this node: what was free, what it costs those who may come, and what the
+/// best other node would have cost.
+pub(super) fn why_here(
+    pricing: &Pricing,
+    class: &Class,
+    fits: u32,
+    here: Candidate<'_>,
+    there: Option<Candidate<'_>>,
+) -> Str {
+    let free = free_before(class, here);
+    let Some(there) = there else {
+        return format!("the only node that fits; {free}").into();
     };
+    let cost = |(row, slot, held): Candidate<'_>| score::cost(pricing, class, row, slot, held);
+    let (mine, other) = (cost(here), cost(there));
+    let alone = if class.needs.gpu || !here.0.has_gpus {
+        ""
+    } else {
+        ", none of them without GPUs"
+    };
+    let name = &there.0.name;
+    let (gap, room) = (other.gap - mine.gap, other.room - mine.room);
+    let elsewhere = if gap > SAME {
+        format!("on {name} it would break a gap worth {gap:.2} GPU more")
+    } else if gap + room > SAME {
+        let who = for_whom(pricing, class, here, there)
+            .map_or_else(String::new, |who| format!(", mostly room for {who}"));
+        format!(
+            "on {name} it would cost others {:.2} GPU more{who}",
+            gap + room
+        )
+    } else {
+        return format!("first of {fits} nodes that fit{alone}; {free}").into();
+    };
+    format!("best of {fits} nodes that fit{alone}; {free}; {elsewhere}").into()
+}
+
+/// Whose room the other node would have cost.
+fn for_whom(
+    pricing: &Pricing,
+    class: &Class,
+    here: Candidate<'_>,
+    there: Candidate<'_>,
+) -> Option<String> {
+    let lost = |(_, slot, held): Candidate<'_>| -> Vec<(u8, u16, f64)> {
+        let mut after: NodeRow = slot.gpu.clone();
+        after.shift(held.devices, held.milli, 1);
+        after.cpu_milli -= class.ask.cpu_milli;
+        pricing.weights().lost(&slot.gpu, &after)
+    };
+    let (mine, other) = (lost(here), lost(there));
+    let (gpus, milli, _) = other
+        .iter()
+        .zip(&mine)
+        .map(|((gpus, milli, there), (_, _, here))| (*gpus, *milli, there - here))
+        .filter(|(_, _, more)| *more > 0.0)
+        .max_by(|a, b| a.2.total_cmp(&b.2))?;
+    Some(match (gpus, milli) {
+        (1, 1000) => "1-GPU pods".to_owned(),
+        (1, milli) => format!("shares of {:.2} GPU", f64::from(milli) / 1000.0),
+        (n, _) => format!("{n}-GPU pods"),
+    })
+}
+
+/// What was free on the node.
+fn free_before(class: &Class, (row, slot, held): Candidate<'_>) -> String {
     let allocatable = row.node.as_ref().map(|n| &n.allocatable);
+    if class.ask.share != Share::None {
+        let device = held.devices.trailing_zeros();
+        let free = slot.gpu.free().get(device as usize).copied().unwrap_or(0);
+        return format!("{free} of 1000 thousandths of GPU {device} free before");
+    }
     match class.gpu() {
         Some((key, _)) => {
             let all = allocatable.map_or(0, |a| a.extended(key));
@@ -29,26 +113,17 @@ pub(super) fn why_here(class: &Class, row: &Row, room: &Room, fits: u32) -> Str 
                     .unwrap_or(other)
                     .to_owned(),
             };
-            format!(
-                "{choice}; {} of {all} {kind} free before",
-                room.extended(key)
-            )
+            format!("{} of {all} {kind} free before", slot.room.extended(key))
         }
         None => {
             let all = allocatable.map_or(0, |a| a.cpu_milli);
-            let alone = if row.has_gpus {
-                ", none of them without GPUs"
-            } else {
-                ""
-            };
             format!(
-                "{choice}{alone}; {} of {} cores free before",
-                cores(room.cpu_milli),
+                "{} of {} cores free before",
+                cores(slot.room.cpu_milli),
                 cores(i128::from(all))
             )
         }
     }
-    .into()
 }
 
 /// Thousandths of a core as cores: `64`, `63.5`, `-0.25`.

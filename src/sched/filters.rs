@@ -9,7 +9,10 @@ use std::sync::Arc;
 
 use super::amounts::{Ask, Room};
 use super::class::Class;
+use super::gpus::{Cut, NodeGpus};
+use super::needs::Share;
 use super::selector::{selects, tolerates};
+use super::slot::Slot;
 use crate::model::{Constraints, GpuResource, Node, Str, Taint, TaintEffect, VolumeTopology};
 
 /// What the filters say of one node, in the order in which they are asked.
@@ -25,6 +28,16 @@ pub(super) enum Verdict {
     Taints,
     /// Node selector or required affinity.
     Affinity,
+    /// Another GPU model is asked for.
+    Model,
+    /// The tier is not one for this pod.
+    Tier,
+    /// Devices are given out in parts, and it needs one of its own.
+    Parts,
+    /// The device or slice has too little memory.
+    GpuMemory,
+    /// How much memory the device has is not known, and the pod states what it needs.
+    GpuMemoryUnknown,
     /// A host port is in use.
     Ports,
     /// Too little of at least one resource.
@@ -39,6 +52,8 @@ pub(super) enum Verdict {
     Ephemeral,
     /// The class's extended resource at this place of its list.
     Extended(u8),
+    /// No device has so much left, or too few are wholly free.
+    Devices,
     /// A bound PersistentVolume's node affinity.
     VolumeAffinity,
     /// A bound PersistentVolume does not exist.
@@ -65,6 +80,32 @@ impl Verdict {
                 let key = class.ask.extended.get(usize::from(at));
                 format!("Insufficient {}", key.map_or("resources", |(k, _)| k)).into()
             }
+            Verdict::Model => format!(
+                "node(s) had no GPU of model {}",
+                class.needs.models.join(" or ")
+            )
+            .into(),
+            Verdict::Tier => self::tier_words(class),
+            Verdict::Parts => "node(s) share their GPUs, and it needs one of its own".into(),
+            Verdict::GpuMemory => format!(
+                "node(s) had too little GPU memory for {}",
+                mib(class.needs.memory_mib)
+            )
+            .into(),
+            Verdict::GpuMemoryUnknown => format!(
+                "node(s) do not tell their GPU memory, and {} are needed",
+                mib(class.needs.memory_mib)
+            )
+            .into(),
+            Verdict::Devices => match class.ask.share {
+                Share::None => "node(s) had too few wholly free GPUs".into(),
+                Share::Milli(milli) => {
+                    format!("node(s) had no GPU with {milli} thousandths free").into()
+                }
+                Share::MemoryMib(wanted) => {
+                    format!("node(s) had no GPU with {} free", mib(Some(wanted))).into()
+                }
+            },
             Verdict::VolumeAffinity => "node(s) had volume node affinity conflict".into(),
             Verdict::VolumeMissing => {
                 "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)".into()
@@ -102,6 +143,26 @@ impl Lacks {
     }
 }
 
+fn tier_words(class: &Class) -> Str {
+    let needs = &class.needs;
+    if needs.tiers.is_some() {
+        "node(s) were not of a tier that it allows".into()
+    } else if needs.latency_sensitive {
+        "node(s) can be taken away (spot or calendar-bound), and it is latency-sensitive".into()
+    } else {
+        "node(s) were spot, and it has no checkpoint contract (gpudeck.dev/checkpoint-mode)".into()
+    }
+}
+
+/// MiB in the largest unit that shows them exactly.
+fn mib(amount: Option<u32>) -> String {
+    match amount {
+        Some(mib) if mib % 1024 == 0 => format!("{} GiB", mib / 1024),
+        Some(mib) => format!("{mib} MiB"),
+        None => "its GPU memory".to_owned(),
+    }
+}
+
 /// A node and what scheduling needs of it beside its room.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
@@ -110,6 +171,8 @@ pub(super) struct Row {
     pub(super) node: Option<Arc<Node>>,
     /// It offers some kind of NVIDIA device.
     pub(super) has_gpus: bool,
+    /// Its GPUs.
+    pub(super) gpus: NodeGpus,
 }
 
 impl Row {
@@ -118,11 +181,13 @@ impl Row {
             name,
             node: None,
             has_gpus: false,
+            gpus: NodeGpus::default(),
         }
     }
 
-    pub(super) fn set_node(&mut self, node: Option<Arc<Node>>) {
+    pub(super) fn set_node(&mut self, node: Option<Arc<Node>>, gpus: NodeGpus) {
         self.has_gpus = node.as_ref().is_some_and(|n| offers_gpus(n));
+        self.gpus = gpus;
         self.node = node;
     }
 }
@@ -144,21 +209,100 @@ pub(super) struct Volumes {
     pub(super) missing: bool,
 }
 
-/// Asks all filters.
-pub(super) fn judge(class: &Class, volumes: &Volumes, row: &Row, room: &Room) -> Verdict {
+/// What the filters say that look at the node only, in their order; `None` when all say yes.
+/// Ports and room come after these in the order of messages, volumes last.
+pub(super) fn judge_node(class: &Class, volumes: &Volumes, row: &Row, spot: bool) -> FixedVerdict {
     let Some(node) = &row.node else {
-        return Verdict::Absent;
+        return FixedVerdict::no(Verdict::Absent);
     };
-    let constraints = &*class.constraints;
-    if let Some(no) = place_verdict(constraints, node) {
+    if let Some(no) = place_verdict(&class.constraints, node) {
+        return FixedVerdict::no(no);
+    }
+    if let Some(no) = gpu_verdict(class, &row.gpus, spot) {
+        return FixedVerdict::no(no);
+    }
+    FixedVerdict {
+        first: None,
+        last: volume_verdict(volumes, node),
+    }
+}
+
+/// What does not change while the node does not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct FixedVerdict {
+    /// Said before what is left is looked at.
+    pub(super) first: Option<Verdict>,
+    /// Said after.
+    pub(super) last: Option<Verdict>,
+}
+
+impl FixedVerdict {
+    /// A plain no.
+    pub(super) const fn no(verdict: Verdict) -> Self {
+        Self {
+            first: Some(verdict),
+            last: None,
+        }
+    }
+}
+
+/// Asks all filters, of which those that look at the node only have spoken.
+pub(super) fn judge(class: &Class, fixed: FixedVerdict, row: &Row, slot: &Slot) -> Verdict {
+    if let Some(no) = fixed.first {
         return no;
     }
-    if room.has_port_conflict(&class.ask.ports) {
+    if slot.room.has_port_conflict(&class.ask.ports) {
         return Verdict::Ports;
     }
-    room_verdict(&class.ask, room)
-        .or_else(|| volume_verdict(volumes, node))
+    room_verdict(&class.ask, &slot.room)
+        .or_else(|| device_verdict(&class.ask, &row.gpus, slot))
+        .or(fixed.last)
         .unwrap_or(Verdict::Fits)
+}
+
+/// What a pod needs of its GPUs, as far as they do not change.
+fn gpu_verdict(class: &Class, gpus: &NodeGpus, spot_needs_checkpoint: bool) -> Option<Verdict> {
+    let needs = &class.needs;
+    if !needs.gpu {
+        return None;
+    }
+    if !gpus.model_suits(needs) {
+        return Some(Verdict::Model);
+    }
+    if !gpus.tier_suits(needs, spot_needs_checkpoint) {
+        return Some(Verdict::Tier);
+    }
+    let whole = class.ask.whole() > 0;
+    if needs.own_device && whole && gpus.cut != Cut::Whole {
+        return Some(Verdict::Parts);
+    }
+    let wanted = needs.memory_mib?;
+    let has = class.smallest_part_mib(gpus);
+    match has {
+        Some(has) if has < wanted => Some(Verdict::GpuMemory),
+        None if class.ask.share != Share::None || class.gpu().is_some() => {
+            Some(Verdict::GpuMemoryUnknown)
+        }
+        _ => None,
+    }
+}
+
+/// Devices have to be free as such, not only in sum: a share on one makes it less than whole.
+fn device_verdict(ask: &Ask, gpus: &NodeGpus, slot: &Slot) -> Option<Verdict> {
+    let fits = match ask.share {
+        Share::None => {
+            let counted = gpus.devices > 0 && usize::from(gpus.devices) < super::place::MAX_GPUS;
+            let wanted = ask.whole();
+            !counted
+                || wanted == 0
+                || usize::try_from(wanted).is_ok_and(|n| slot.gpu.devices_with(1000) >= n)
+        }
+        Share::Milli(milli) => slot.gpu.devices_with(milli) > 0,
+        Share::MemoryMib(mib) => gpus
+            .milli_for(mib)
+            .is_some_and(|milli| slot.gpu.devices_with(milli) > 0),
+    };
+    (!fits).then_some(Verdict::Devices)
 }
 
 fn place_verdict(constraints: &Constraints, node: &Node) -> Option<Verdict> {

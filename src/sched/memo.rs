@@ -4,50 +4,58 @@
 //! without them; a lock lets `decide` keep them though it only reads the state.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::class::ClassId;
-use super::view::View;
+use super::rows::Version;
+use super::view::{RowId, View};
 
-/// Classes whose views are kept; each costs two bytes a node.
-const LIMIT: usize = 4_096;
+/// Bytes that kept views may take.
+const LIMIT: usize = 64 << 20;
 
 /// A view and the state that it was right for.
 #[derive(Clone)]
 pub(super) struct Kept {
     pub(super) view: View,
-    /// [`super::rows::Rows::version`].
-    pub(super) rows: usize,
+    pub(super) rows: Version,
     /// `State::volume_version`.
     pub(super) volumes: u64,
+    /// Rows on which something was tried since.
+    pub(super) touched: Vec<RowId>,
 }
 
 /// The views, by class.
 #[derive(Default)]
-pub(super) struct Memo(Mutex<BTreeMap<ClassId, Kept>>);
+pub(super) struct Memo(Mutex<BTreeMap<ClassId, Arc<Kept>>>);
 
 impl Clone for Memo {
-    /// A copy starts without views.
+    /// A fork shares the views until it or the original takes them.
     fn clone(&self) -> Self {
-        Self::default()
+        Self(Mutex::new(self.lock().clone()))
     }
 }
 
 impl Memo {
-    /// Takes a view out.
-    pub(super) fn take(&self, class: ClassId) -> Option<Kept> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(&class)
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<ClassId, Arc<Kept>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps a view if there is room.
+    /// Takes a view out.
+    pub(super) fn take(&self, class: ClassId) -> Option<Kept> {
+        let kept = self.lock().remove(&class)?;
+        Some(Arc::unwrap_or_clone(kept))
+    }
+
+    /// Keeps a view; the one that was looked at longest ago makes room for it.
     pub(super) fn keep(&self, class: ClassId, kept: Kept) {
-        let mut views = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if views.len() < LIMIT {
-            views.insert(class, kept);
+        let mut views = self.lock();
+        let bytes = kept.view.rows() * View::BYTES_A_ROW;
+        if (views.len() + 1) * bytes > LIMIT
+            && let Some(oldest) = views.iter().min_by_key(|(_, k)| k.rows).map(|(id, _)| *id)
+        {
+            views.remove(&oldest);
         }
+        views.insert(class, Arc::new(kept));
     }
 
     /// The class has no pods any more.

@@ -15,19 +15,26 @@ mod decide;
 mod explain;
 mod filters;
 mod gang;
+mod gpus;
 mod memo;
 pub mod mig;
+mod needs;
+mod overlay;
 pub mod place;
 mod problem;
 mod rows;
+mod score;
 mod scratch;
 mod selector;
+mod shape;
 mod simplex;
+mod slot;
 mod state;
 #[cfg(test)]
 mod tests;
+mod track;
 mod view;
 
-pub use config::SchedConfig;
+pub use config::{SchedConfig, TypeProfile};
 pub use decide::decide;
 pub use state::State;

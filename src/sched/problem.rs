@@ -2,19 +2,18 @@
 
 use std::sync::Arc;
 
+use super::config::SchedConfig;
 use super::filters::Volumes;
+use super::needs::Needs;
 use super::state::State;
 use crate::model::{Constraints, FilterCount, Kind, Pod, Reason, Str};
-
-/// Annotation with a share of one GPU in thousandths.
-const MILLI_GPU: &str = "gpudeck.dev/milli-gpu";
 
 fn unsupported(what: String) -> Option<Reason> {
     Some(Reason::Unsupported { what: what.into() })
 }
 
 /// The pod's own problem, if it has one.
-pub(super) fn of_pod(pod: &Pod) -> Option<Reason> {
+pub(super) fn of_pod(pod: &Pod, config: &SchedConfig) -> Option<Reason> {
     if !pod.gates.is_empty() {
         return Some(Reason::Gated {
             gates: pod.gates.clone(),
@@ -26,14 +25,8 @@ pub(super) fn of_pod(pod: &Pod) -> Option<Reason> {
             pod.meta.unreadable.join("; ")
         ));
     }
-    if let Some(text) = pod.meta.annotation(MILLI_GPU) {
-        return unsupported(match pod.milli_gpu() {
-            Some(milli) => format!(
-                "shares of a GPU ({MILLI_GPU} {milli}) are not placed by this version: only \
-                 whole devices"
-            ),
-            None => format!("annotation {MILLI_GPU}: {text:?} is not a whole number from 1 to 999"),
-        });
+    if let Err(wrong) = Needs::of_pod(pod, config) {
+        return Some(wrong);
     }
     let asks = &pod.constraints.unsupported;
     if !asks.is_empty() {

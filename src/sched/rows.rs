@@ -3,49 +3,136 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use std::sync::OnceLock;
+
 use super::amounts::{Ask, Room};
 use super::class::Class;
 use super::filters::Row;
-use super::view::{RowId, View};
-use crate::model::{Node, Str};
+use super::gpus::{Models, NodeGpus};
+use super::place::{NodeRow, Pricing};
+use super::slot::{Held, Slot};
+use super::view::{RowId, Rules, View};
+use crate::model::{Node, Str, Uid};
 
 /// Changes that are remembered before views have to be built anew.
 const LOG_LIMIT: usize = 8_192;
 
+/// A row that changed.
+#[derive(Clone, Copy, Debug)]
+struct Changed {
+    row: RowId,
+    /// The node itself, not only what is left of it.
+    node: bool,
+}
+
+/// The pods that hold a node, with their devices.
+type Holders = BTreeMap<Uid, Held>;
+
 /// All rows.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Rows {
     pub(super) rows: Vec<Row>,
-    pub(super) rooms: Vec<Room>,
+    pub(super) slots: Vec<Slot>,
+    /// By row; shared among forks until it changes.
+    holders: Vec<Arc<Holders>>,
+    pub(super) pricing: Pricing,
+    pub(super) models: Models,
+    /// Free thousandths of all devices.
+    free_milli_gpu: i64,
     by_name: BTreeMap<Str, RowId>,
     unused: Vec<RowId>,
     /// Existing nodes without GPUs, by name.
     cpu_order: Vec<RowId>,
     /// Existing nodes with GPUs, by name.
     gpu_order: Vec<RowId>,
+    /// By row: its place in both orders, those without GPUs first. Made when it is asked for.
+    ranks: OnceLock<Vec<u32>>,
+    /// Grows when the orders change.
+    order_version: u64,
     /// Rows in the order in which they changed, oldest first.
-    log: Vec<RowId>,
+    log: Vec<Changed>,
     /// Changes before the first that `log` still holds.
     log_start: usize,
 }
 
+impl Default for Rows {
+    fn default() -> Self {
+        Self {
+            rows: Vec::new(),
+            slots: Vec::new(),
+            holders: Vec::new(),
+            pricing: Pricing::with_prior(),
+            models: Models::default(),
+            free_milli_gpu: 0,
+            by_name: BTreeMap::new(),
+            unused: Vec::new(),
+            cpu_order: Vec::new(),
+            gpu_order: Vec::new(),
+            ranks: OnceLock::new(),
+            order_version: 0,
+            log: Vec::new(),
+            log_start: 0,
+        }
+    }
+}
+
+/// Which state of the rows a view was right for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Version {
+    pub(super) changes: usize,
+    order: u64,
+}
+
 impl Rows {
-    /// Changes so far.
-    pub(super) fn version(&self) -> usize {
-        self.log_start + self.log.len()
+    /// The state of the rows.
+    pub(super) fn version(&self) -> Version {
+        Version {
+            changes: self.log_start + self.log.len(),
+            order: self.order_version,
+        }
     }
 
-    /// Rows changed since `version`; `None` when that is longer ago than is remembered.
-    pub(super) fn changed_since(&self, version: usize) -> Option<&[RowId]> {
-        self.log.get(version.checked_sub(self.log_start)?..)
-    }
-
-    fn changed(&mut self, id: RowId) {
+    fn changed(&mut self, row: RowId, node: bool) {
         if self.log.len() >= LOG_LIMIT {
             self.log_start += self.log.len();
             self.log.clear();
         }
-        self.log.push(id);
+        self.log.push(Changed { row, node });
+    }
+
+    /// What all classes are judged by.
+    pub(super) fn rules(&self, spot_needs_checkpoint: bool) -> Rules<'_> {
+        Rules {
+            pricing: &self.pricing,
+            spot_needs_checkpoint,
+            ranks: self.ranks(),
+        }
+    }
+
+    fn ranks(&self) -> &[u32] {
+        self.ranks.get_or_init(|| {
+            let mut ranks = vec![u32::MAX; self.rows.len()];
+            let order = self.cpu_order.iter().chain(&self.gpu_order);
+            for (place, id) in (0..).zip(order) {
+                if let Some(rank) = ranks.get_mut(id.0) {
+                    *rank = place;
+                }
+            }
+            ranks
+        })
+    }
+
+    /// Prices are renewed when they are due; called when a pod has arrived.
+    pub(super) fn reprice_if_due(&mut self) {
+        let nodes = self.gpu_order.len();
+        if !self.pricing.is_due(nodes, self.free_milli_gpu) {
+            return;
+        }
+        let rows = self.slots.iter().map(|slot| &slot.gpu);
+        self.pricing.renew(rows, self.free_milli_gpu);
+        for slot in &mut self.slots {
+            slot.worth = self.pricing.worth(&slot.gpu);
+        }
     }
 
     fn entry(&mut self, name: &Str) -> RowId {
@@ -55,14 +142,15 @@ impl Rows {
         let row = Row::new(name.clone());
         let id = match self.unused.pop() {
             Some(id) => {
-                if let Some(slot) = self.rows.get_mut(id.0) {
-                    *slot = row;
+                if let Some(unused) = self.rows.get_mut(id.0) {
+                    *unused = row;
                 }
                 id
             }
             None => {
                 self.rows.push(row);
-                self.rooms.push(Room::default());
+                self.slots.push(Slot::default());
+                self.holders.push(Arc::default());
                 RowId(self.rows.len() - 1)
             }
         };
@@ -72,10 +160,10 @@ impl Rows {
 
     /// A row that neither a node nor a pod needs any more is given up.
     fn tidy(&mut self, id: RowId) {
-        let (Some(row), Some(room)) = (self.rows.get(id.0), self.rooms.get(id.0)) else {
+        let (Some(row), Some(slot)) = (self.rows.get(id.0), self.slots.get(id.0)) else {
             return;
         };
-        if row.node.is_none() && *room == Room::default() {
+        if row.node.is_none() && slot.room == Room::default() {
             self.by_name.remove(&row.name);
             self.unused.push(id);
         }
@@ -102,11 +190,16 @@ impl Rows {
         })
     }
 
-    /// A node exists and looks like this, or does not exist any more.
-    pub(super) fn set_node(&mut self, name: &Str, node: Option<Arc<Node>>) {
+    /// A node exists and looks like this, or does not exist any more. Where that changes its
+    /// devices the row comes back: its pods have to be assigned to them anew.
+    #[must_use]
+    pub(super) fn set_node(&mut self, name: &Str, node: Option<Arc<Node>>) -> Option<RowId> {
         let id = self.entry(name);
-        let (Some(row), Some(room)) = (self.rows.get_mut(id.0), self.rooms.get_mut(id.0)) else {
-            return;
+        let gpus = node
+            .as_ref()
+            .map_or_else(NodeGpus::default, |n| NodeGpus::of(n, &mut self.models));
+        let (Some(row), Some(slot)) = (self.rows.get_mut(id.0), self.slots.get_mut(id.0)) else {
+            return None;
         };
         let was = (row.node.is_some(), row.has_gpus);
         let same = match (&row.node, &node) {
@@ -115,12 +208,16 @@ impl Rows {
             _ => false,
         };
         if let Some(old) = &row.node {
-            room.offer(&old.allocatable, -1);
+            slot.room.offer(&old.allocatable, -1);
         }
         if let Some(new) = &node {
-            room.offer(&new.allocatable, 1);
+            slot.room.offer(&new.allocatable, 1);
         }
-        row.set_node(node);
+        slot.note_cpu();
+        let reshaped = (row.gpus.devices, row.gpus.memory_mib, row.gpus.cut)
+            != (gpus.devices, gpus.memory_mib, gpus.cut);
+        slot.gpu.model = gpus.model;
+        row.set_node(node, gpus);
         let is = (row.node.is_some(), row.has_gpus);
         if was != is {
             if was.0
@@ -133,11 +230,51 @@ impl Rows {
             {
                 self.order_of(is.1).insert(at, id);
             }
+            self.ranks = OnceLock::new();
+            self.order_version += 1;
+            self.pricing.resize(self.gpu_order.len());
+        }
+        if reshaped {
+            self.reassign(id, |_| None);
+        } else {
+            self.revalue(id);
         }
         if !same {
-            self.changed(id);
+            self.changed(id, true);
         }
+        let held = self.holders.get(id.0).is_some_and(|h| !h.is_empty());
         self.tidy(id);
+        (reshaped && held).then_some(id)
+    }
+
+    /// Deals the devices of a node to its pods anew, in the order of their UIDs.
+    pub(super) fn reassign(&mut self, id: RowId, asks: impl Fn(&Uid) -> Option<(Ask, Option<u8>)>) {
+        let (Some(row), Some(slot), Some(holders)) = (
+            self.rows.get(id.0),
+            self.slots.get_mut(id.0),
+            self.holders.get_mut(id.0),
+        ) else {
+            return;
+        };
+        self.free_milli_gpu -= slot.gpu.free_milli_gpu();
+        slot.gpu = NodeRow::empty(0, 0, row.gpus.devices, row.gpus.model);
+        slot.note_cpu();
+        for (uid, held) in Arc::make_mut(holders) {
+            *held = asks(uid).map_or(Held::default(), |(ask, named)| {
+                slot.assign(&ask, &row.gpus, named)
+            });
+            slot.gpu.shift(held.devices, held.milli, 1);
+        }
+        self.free_milli_gpu += slot.gpu.free_milli_gpu();
+        self.revalue(id);
+        self.changed(id, true);
+    }
+
+    /// What the row's room is worth now.
+    fn revalue(&mut self, id: RowId) {
+        if let Some(slot) = self.slots.get_mut(id.0) {
+            slot.worth = self.pricing.worth(&slot.gpu);
+        }
     }
 
     pub(super) fn node(&self, name: &str) -> Option<&Arc<Node>> {
@@ -145,55 +282,91 @@ impl Rows {
         self.rows.get(id.0)?.node.as_ref()
     }
 
+    /// What a pod holds of a node.
+    pub(super) fn held(&self, name: &str, uid: &Uid) -> Option<Held> {
+        let id = self.by_name.get(name)?;
+        self.holders.get(id.0)?.get(uid).copied()
+    }
+
     /// Nodes that exist.
     pub(super) fn node_count(&self) -> u32 {
         u32::try_from(self.cpu_order.len() + self.gpu_order.len()).unwrap_or(u32::MAX)
     }
 
-    /// A pod comes to a node, known or not.
-    pub(super) fn take(&mut self, name: &Str, ask: &Ask) {
+    /// A pod comes to a node, known or not; `named` is the device that it says it has.
+    pub(super) fn take(&mut self, name: &Str, uid: &Uid, ask: &Ask, named: Option<u8>) {
         let id = self.entry(name);
-        if let Some(room) = self.rooms.get_mut(id.0) {
-            room.take(ask);
-        }
-        self.changed(id);
+        let (Some(row), Some(slot), Some(holders)) = (
+            self.rows.get(id.0),
+            self.slots.get_mut(id.0),
+            self.holders.get_mut(id.0),
+        ) else {
+            return;
+        };
+        let held = slot.assign(ask, &row.gpus, named);
+        let before = slot.gpu.free_milli_gpu();
+        slot.take(ask, held);
+        self.free_milli_gpu += slot.gpu.free_milli_gpu() - before;
+        Arc::make_mut(holders).insert(uid.clone(), held);
+        self.revalue(id);
+        self.changed(id, false);
     }
 
     /// A pod leaves its node.
-    pub(super) fn give(&mut self, name: &Str, ask: &Ask) {
+    pub(super) fn give(&mut self, name: &Str, uid: &Uid, ask: &Ask) {
         let Some(id) = self.by_name.get(name).copied() else {
             return;
         };
-        if let Some(room) = self.rooms.get_mut(id.0) {
-            room.give(ask);
-        }
-        self.changed(id);
+        let (Some(slot), Some(holders)) = (self.slots.get_mut(id.0), self.holders.get_mut(id.0))
+        else {
+            return;
+        };
+        let held = Arc::make_mut(holders).remove(uid).unwrap_or_default();
+        let before = slot.gpu.free_milli_gpu();
+        slot.give(ask, held);
+        self.free_milli_gpu += slot.gpu.free_milli_gpu() - before;
+        self.revalue(id);
+        self.changed(id, false);
         self.tidy(id);
     }
 
-    /// The order in which nodes are tried: by name, for a pod without GPUs those without first.
-    pub(super) fn order(&self, class: &Class) -> impl Iterator<Item = &RowId> {
-        let (first, then) = if class.gpu().is_some() {
-            (&self.gpu_order, &self.cpu_order)
-        } else {
-            (&self.cpu_order, &self.gpu_order)
-        };
-        first.iter().chain(then)
-    }
-
-    /// Brings a view that was right at `version` up to date; false when it has to be built anew.
-    pub(super) fn refresh(&self, view: &mut View, class: &Class, version: usize) -> bool {
-        let Some(changed) = self.changed_since(version) else {
+    /// Brings a view that was right at `version` up to date, looking at `also` besides what has
+    /// changed; false when it has to be built anew.
+    pub(super) fn refresh(
+        &self,
+        view: &mut View,
+        class: &Class,
+        rules: Rules<'_>,
+        version: Version,
+        also: &[RowId],
+    ) -> bool {
+        let from = version.changes.checked_sub(self.log_start);
+        let Some(changed) = from.and_then(|from| self.log.get(from..)) else {
             return false;
         };
-        if changed.len() > self.rows.len() {
+        if changed.len() + also.len() > self.rows.len() {
             return false;
         }
-        for id in changed {
-            if let (Some(row), Some(room)) = (self.rows.get(id.0), self.rooms.get(id.0)) {
-                view.update(class, *id, row, room);
+        if version.order != self.order_version {
+            view.forget_order();
+        }
+        let at = |id: RowId| Some((self.rows.get(id.0)?, self.slots.get(id.0)?));
+        let mut seen: Vec<RowId> = Vec::with_capacity(changed.len() + also.len());
+        for change in changed.iter().filter(|c| c.node) {
+            if let Some((row, slot)) = at(change.row) {
+                view.update_node(class, rules, change.row, row, slot);
             }
         }
+        seen.extend(changed.iter().filter(|c| !c.node).map(|c| c.row));
+        seen.extend(also);
+        seen.sort_unstable();
+        seen.dedup();
+        for id in seen {
+            if let Some((row, slot)) = at(id) {
+                view.update(class, rules, id, row, slot);
+            }
+        }
+        view.reprice(class, rules, &self.rows, &self.slots);
         true
     }
 }

@@ -1,21 +1,25 @@
-//! A copy of what the nodes have left, on which placements are tried and taken back.
+//! What the nodes have left, on which placements are tried and taken back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::amounts::Room;
 use super::class::{Class, ClassId};
+use super::explain::{self, Alternative};
 use super::filters::Volumes;
 use super::memo::Kept;
+use super::overlay::Overlay;
+use super::problem;
+use super::score;
+use super::slot::Held;
 use super::state::State;
-use super::view::{RowId, View};
-use super::{explain, problem};
+use super::view::{RowId, Rules, View};
 use crate::model::{FilterCount, Reason, Str};
 
 /// One tried placement.
 struct Tried {
     row: RowId,
     class: Arc<Class>,
+    held: Held,
 }
 
 /// A class as this run sees it.
@@ -24,16 +28,25 @@ struct Local {
     view: View,
     /// Tries that the view has taken in.
     seen: usize,
+    /// Rows that differ from the state in this view.
+    touched: Vec<RowId>,
     /// The reason that was made from the view, and for which `seen`.
     reason: Option<(usize, Reason)>,
 }
 
 impl Local {
     /// Asks the filters again about the rows of these tries.
-    fn look_again(&mut self, tries: &[Tried], state: &State, rooms: &[Room]) {
+    fn look_again(
+        &mut self,
+        tries: &[Tried],
+        state: &State,
+        rules: Rules<'_>,
+        slots: &Overlay<'_>,
+    ) {
         for Tried { row, .. } in tries {
-            if let (Some(known), Some(room)) = (state.rows.rows.get(row.0), rooms.get(row.0)) {
-                self.view.update(&self.class, *row, known, room);
+            if let (Some(known), Some(slot)) = (state.rows.rows.get(row.0), slots.get(*row)) {
+                self.view.update(&self.class, rules, *row, known, slot);
+                self.touched.push(*row);
             }
         }
     }
@@ -42,14 +55,16 @@ impl Local {
 /// Where a pod was placed.
 pub(super) struct Spot {
     pub(super) node: Str,
+    /// The device that a share goes to.
+    pub(super) device: Option<u8>,
     pub(super) why: Str,
 }
 
 /// The scratch copy.
 pub(super) struct Scratch<'a> {
     state: &'a State,
-    /// Copied from the state at the first placement.
-    rooms: Option<Vec<Room>>,
+    rules: Rules<'a>,
+    slots: Overlay<'a>,
     /// What was placed since the state, in order; the rows that a view has to look at again.
     tried: Vec<Tried>,
     locals: BTreeMap<ClassId, Result<Local, Reason>>,
@@ -59,49 +74,68 @@ impl<'a> Scratch<'a> {
     pub(super) fn new(state: &'a State) -> Self {
         Self {
             state,
-            rooms: None,
+            rules: state.rules(),
+            slots: Overlay::new(&state.rows.slots),
             tried: Vec::new(),
             locals: BTreeMap::new(),
         }
     }
 
     /// Brings a class up to date with the tries so far.
-    fn refresh(&mut self, id: ClassId) {
-        let state = self.state;
-        let local = self.locals.entry(id).or_insert_with(|| open(state, id));
+    fn refresh(&mut self, id: ClassId) -> Option<&mut Local> {
+        let (state, rules) = (self.state, self.rules);
+        let local = self
+            .locals
+            .entry(id)
+            .or_insert_with(|| open(state, rules, id));
         let Ok(local) = local else {
-            return;
-        };
-        let rooms = self.rooms.as_ref().unwrap_or(&state.rows.rooms);
-        let news = self.tried.get(local.seen..).unwrap_or_default();
-        if news.len() > state.rows.rows.len() {
-            let volumes = std::mem::take(&mut local.view.volumes);
-            local.view = View::build(&local.class, volumes, &state.rows.rows, rooms);
-        } else {
-            local.look_again(news, state, rooms);
-        }
-        local.seen = self.tried.len();
-    }
-
-    /// Places one pod of the class on the first node that fits; `None` when there is none.
-    pub(super) fn place(&mut self, id: ClassId) -> Option<Spot> {
-        self.refresh(id);
-        let Some(Ok(local)) = self.locals.get_mut(&id) else {
             return None;
         };
-        let row = local.view.first(self.state.rows.order(&local.class))?;
+        let news = self.tried.get(local.seen..).unwrap_or_default();
+        local.look_again(news, state, rules, &self.slots);
+        local.seen = self.tried.len();
+        Some(local)
+    }
+
+    /// Places one pod of the class where it costs least; `None` when it fits nowhere.
+    pub(super) fn place(&mut self, id: ClassId) -> Option<Spot> {
+        let ranks = self.rules.ranks;
+        let local = self.refresh(id)?;
+        let row = local.view.best(ranks)?;
         let class = local.class.clone();
         let fits = local.view.fits();
-        let rooms = self
-            .rooms
-            .get_or_insert_with(|| self.state.rows.rooms.clone());
-        let (room, known) = (rooms.get_mut(row.0)?, self.state.rows.rows.get(row.0)?);
+        let other = local.view.runner_up(row, ranks);
+        let alternative = Alternative { fits, other };
+        self.put(&class, row, alternative)
+    }
+
+    /// Puts a pod on a row that fits.
+    fn put(&mut self, class: &Arc<Class>, row: RowId, alternative: Alternative) -> Option<Spot> {
+        let known = self.state.rows.rows.get(row.0)?;
+        let slot = self.slots.get(row)?;
+        let held = score::score(self.rules.pricing, class, known, slot).held;
+        let here = (known, slot, held);
+        let there = alternative.other.and_then(|other| {
+            let known = self.state.rows.rows.get(other.0)?;
+            let slot = self.slots.get(other)?;
+            let held = score::score(self.rules.pricing, class, known, slot).held;
+            Some((known, slot, held))
+        });
         let spot = Spot {
             node: known.name.clone(),
-            why: explain::why_here(&class, known, room, fits),
+            device: (held.milli > 0 && held.milli < 1000)
+                .then(|| u8::try_from(held.devices.trailing_zeros()).ok())
+                .flatten(),
+            why: explain::why_here(self.rules.pricing, class, alternative.fits, here, there),
         };
-        room.take(&class.ask);
-        self.tried.push(Tried { row, class });
+        let slot = self.slots.get_mut(row)?;
+        slot.take(&class.ask, held);
+        slot.worth = self.rules.pricing.worth(&slot.gpu);
+        self.tried.push(Tried {
+            row,
+            class: class.clone(),
+            held,
+        });
         Some(spot)
     }
 
@@ -116,18 +150,16 @@ impl<'a> Scratch<'a> {
             return;
         }
         let undone = self.tried.split_off(mark);
-        let Some(rooms) = &mut self.rooms else {
-            return;
-        };
-        for Tried { row, class } in &undone {
-            if let Some(room) = rooms.get_mut(row.0) {
-                room.give(&class.ask);
+        for Tried { row, class, held } in undone.iter().rev() {
+            if let Some(slot) = self.slots.get_mut(*row) {
+                slot.give(&class.ask, *held);
+                slot.worth = self.rules.pricing.worth(&slot.gpu);
             }
         }
         for local in self.locals.values_mut().flatten() {
             if let Some(taken_in @ 1..) = local.seen.checked_sub(mark) {
                 let news = undone.get(..taken_in).unwrap_or(&undone);
-                local.look_again(news, self.state, rooms);
+                local.look_again(news, self.state, self.rules, &self.slots);
                 local.seen = mark;
                 local.reason = None;
             }
@@ -136,21 +168,20 @@ impl<'a> Scratch<'a> {
 
     /// Why no node takes a pod of the class now.
     pub(super) fn reason(&mut self, id: ClassId) -> Reason {
-        self.refresh(id);
-        match self.locals.get_mut(&id) {
-            Some(Ok(local)) => {
-                if let Some((seen, reason)) = &local.reason
-                    && *seen == local.seen
-                {
-                    return reason.clone();
-                }
-                let (nodes, filters) = local.view.counts(&local.class);
-                let reason = Reason::NoNodeFits { nodes, filters };
-                local.reason = Some((local.seen, reason.clone()));
-                reason
+        if let Some(local) = self.refresh(id) {
+            if let Some((seen, reason)) = &local.reason
+                && *seen == local.seen
+            {
+                return reason.clone();
             }
+            let (nodes, filters) = local.view.counts(&local.class);
+            let reason = Reason::NoNodeFits { nodes, filters };
+            local.reason = Some((local.seen, reason.clone()));
+            return reason;
+        }
+        match self.locals.get(&id) {
             Some(Err(reason)) => reason.clone(),
-            None => Reason::NoNodeFits {
+            _ => Reason::NoNodeFits {
                 nodes: 0,
                 filters: Box::default(),
             },
@@ -170,15 +201,34 @@ impl<'a> Scratch<'a> {
         self.state.classes.get(id).map_or((0, 0, 0), |c| c.size())
     }
 
-    /// What the nodes have left now.
+    /// Keeps the views for the next run.
+    pub(super) fn finish(self) {
+        let rows = self.state.rows.version();
+        let volumes = self.state.volume_version;
+        for (id, local) in self.locals {
+            if let Ok(local) = local {
+                let kept = Kept {
+                    view: local.view,
+                    rows,
+                    volumes,
+                    touched: local.touched,
+                };
+                self.state.memo.keep(id, kept);
+            }
+        }
+    }
+
+    /// What a node has left now.
     #[cfg(test)]
-    pub(super) fn rooms(&self) -> &[Room] {
-        self.rooms.as_ref().unwrap_or(&self.state.rows.rooms)
+    pub(super) fn slots(&self) -> Vec<super::slot::Slot> {
+        (0..self.state.rows.slots.len())
+            .filter_map(|i| self.slots.get(RowId(i)).cloned())
+            .collect()
     }
 }
 
 /// The class's view as of the state: the kept one brought up to date, or a new one.
-fn open(state: &State, id: ClassId) -> Result<Local, Reason> {
+fn open(state: &State, rules: Rules<'_>, id: ClassId) -> Result<Local, Reason> {
     let Some(class) = state.classes.get(id).cloned() else {
         return Err(Reason::NoNodeFits {
             nodes: 0,
@@ -194,7 +244,7 @@ fn open(state: &State, id: ClassId) -> Result<Local, Reason> {
         let mut view = kept.view;
         state
             .rows
-            .refresh(&mut view, &class, kept.rows)
+            .refresh(&mut view, &class, rules, kept.rows, &kept.touched)
             .then_some(view)
     };
     let view = match kept.and_then(fresh) {
@@ -205,21 +255,14 @@ fn open(state: &State, id: ClassId) -> Result<Local, Reason> {
             } else {
                 Volumes::default()
             };
-            View::build(&class, volumes, &state.rows.rows, &state.rows.rooms)
+            View::build(&class, volumes, rules, &state.rows.rows, &state.rows.slots)
         }
     };
-    state.memo.keep(
-        id,
-        Kept {
-            view: view.clone(),
-            rows: state.rows.version(),
-            volumes: state.volume_version,
-        },
-    );
     Ok(Local {
         class,
         view,
         seen: 0,
+        touched: Vec::new(),
         reason: None,
     })
 }

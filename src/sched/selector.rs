@@ -52,13 +52,18 @@ fn field_matches(e: &MatchExpression, node: &Node) -> bool {
     }
 }
 
+/// Whether an expression on a label holds; one that Kubernetes cannot parse never does.
+pub(super) fn expression_matches(e: &MatchExpression, label: Option<&str>) -> bool {
+    is_valid(e) && label_matches(e, label)
+}
+
 fn term_matches(term: &SelectorTerm, node: &Node) -> bool {
     if term.labels.is_empty() && term.fields.is_empty() {
         return false;
     }
     term.labels
         .iter()
-        .all(|e| is_valid(e) && label_matches(e, node.meta.label(&e.key)))
+        .all(|e| expression_matches(e, node.meta.label(&e.key)))
         && term.fields.iter().all(|e| field_matches(e, node))
 }
 

@@ -3,29 +3,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::amounts::Ask;
 use super::class::{ClassId, Classes};
 use super::config::SchedConfig;
-use super::gang::{self, GangKey};
+use super::gang::GangKey;
 use super::memo::Memo;
-use super::problem;
 use super::rows::Rows;
+use super::view::Rules;
 use crate::model::{
-    Change, Decision, Delta, Gone, Job, Kind, Pod, PriorityClass, Reason, SourceReport,
+    Change, Decision, Delta, Gone, Job, Kind, Node, Pod, PriorityClass, Reason, SourceReport,
     SourceState, Str, Uid, VolumeClaim, VolumeTopology,
 };
-use crate::plan::Action;
 
 /// Place in the queue: highest priority first, then oldest, then by name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct QueueKey {
-    priority: std::cmp::Reverse<i32>,
-    created: Timestamp,
-    namespace: Str,
-    name: Str,
-    uid: Uid,
+    pub(super) priority: std::cmp::Reverse<i32>,
+    pub(super) created: Timestamp,
+    pub(super) namespace: Str,
+    pub(super) name: Str,
+    pub(super) uid: Uid,
 }
 
 /// A pod as the scheduler keeps it.
@@ -37,19 +36,22 @@ pub(super) struct Tracked {
     pub(super) waiting: Option<(QueueKey, ClassId)>,
     /// What keeps it waiting whatever the nodes look like.
     pub(super) problem: Option<Reason>,
+    /// The node whose row counts it, because it is seen there or assumed to be.
+    pub(super) place: Option<Str>,
 }
 
 /// A binding that is written but not seen in the watch yet.
 #[derive(Clone, Debug)]
-struct Assumed {
-    pod: Arc<Pod>,
-    node: Str,
+pub(super) struct Assumed {
+    pub(super) node: Str,
+    /// The device that a share was given.
+    pub(super) device: Option<u8>,
     /// By the clock that [`State::expire`] was last given; `None` before its first call.
-    since: Option<Timestamp>,
+    pub(super) since: Option<Timestamp>,
 }
 
-/// The scheduler's state. Two states that folded the same deltas in the same order, or objects of
-/// different identity in any order, decide the same.
+/// The scheduler's state. Two states that were told the same in the same order decide the same.
+/// The order matters: what is learnt of the demand is learnt from the pods as they come.
 #[derive(Clone, Default)]
 pub struct State {
     pub(super) config: SchedConfig,
@@ -57,18 +59,18 @@ pub struct State {
     pub(super) classes: Classes,
     pub(super) memo: Memo,
     pub(super) queue: BTreeMap<QueueKey, Uid>,
-    pods: BTreeMap<Uid, Tracked>,
-    gangs: BTreeMap<GangKey, BTreeSet<Uid>>,
-    assumed: BTreeMap<Uid, Assumed>,
+    pub(super) pods: BTreeMap<Uid, Tracked>,
+    pub(super) gangs: BTreeMap<GangKey, BTreeSet<Uid>>,
+    pub(super) assumed: BTreeMap<Uid, Assumed>,
     jobs: BTreeMap<Uid, Arc<Job>>,
     claims: BTreeMap<(Str, Str), Arc<VolumeClaim>>,
     volumes: BTreeMap<Str, Arc<VolumeTopology>>,
     /// Grows with each change of a claim or volume.
     pub(super) volume_version: u64,
-    priority_classes: BTreeMap<Str, Arc<PriorityClass>>,
-    decisions: BTreeMap<Uid, Arc<Decision>>,
+    pub(super) priority_classes: BTreeMap<Str, Arc<PriorityClass>>,
+    pub(super) decisions: BTreeMap<Uid, Arc<Decision>>,
     sources: BTreeMap<(Kind, Option<Str>), SourceReport>,
-    clock: Option<Timestamp>,
+    pub(super) clock: Option<Timestamp>,
 }
 
 impl State {
@@ -80,11 +82,22 @@ impl State {
         }
     }
 
+    /// A copy to try things on: what is done to it does not touch this one.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        self.clone()
+    }
+
+    /// What all classes are judged by.
+    pub(super) fn rules(&self) -> Rules<'_> {
+        self.rows.rules(self.config.spot_needs_checkpoint)
+    }
+
     /// Folds one delta in.
     pub fn apply(&mut self, delta: &Delta) {
         match delta {
             Delta::Node(Change::Set(node)) => {
-                self.rows.set_node(&node.meta.name, Some(node.clone()));
+                self.set_node(&node.meta.name, Some(node.clone()));
             }
             Delta::Node(Change::Gone(gone)) => self.remove_node(gone),
             Delta::Pod(Change::Set(pod)) => self.set_pod(pod),
@@ -156,212 +169,18 @@ impl State {
             .node(&gone.name)
             .is_some_and(|n| n.meta.uid == gone.uid)
         {
-            self.rows.set_node(&gone.name, None);
+            self.set_node(&gone.name, None);
         }
     }
 
-    fn set_pod(&mut self, pod: &Arc<Pod>) {
-        let uid = &pod.meta.uid;
-        if let Some(tracked) = self.pods.get_mut(uid)
-            && tracked.waiting.is_none()
-            && !self.assumed.contains_key(uid)
-            && holds_the_same(&tracked.pod, pod)
-        {
-            tracked.pod = pod.clone();
-            return;
-        }
-        if pod.node.is_some() || pod.is_terminal() {
-            self.drop_assumed(uid);
-        }
-        // The new one enters its class before the old one leaves, so that the class lives on.
-        let waiting = self.waiting_entry(pod);
-        self.untrack(uid);
-        if let Some(node) = pod.holds_node() {
-            self.rows.take(node, &Ask::of_pod(pod));
-        }
-        let problem = waiting.as_ref().and_then(|_| problem::of_pod(pod));
-        let gang = gang::key_of(pod);
-        if let Some(gang) = &gang {
-            self.gangs
-                .entry(gang.clone())
-                .or_default()
-                .insert(uid.clone());
-        }
-        if let Some((key, _)) = &waiting {
-            self.queue.insert(key.clone(), uid.clone());
-        }
-        self.pods.insert(
-            uid.clone(),
-            Tracked {
-                pod: pod.clone(),
-                gang,
-                waiting,
-                problem,
-            },
-        );
-    }
-
-    fn remove_pod(&mut self, uid: &Uid) {
-        self.drop_assumed(uid);
-        self.untrack(uid);
-        self.decisions.remove(uid);
-    }
-
-    /// Takes a pod out of every sum.
-    fn untrack(&mut self, uid: &Uid) {
-        let Some(tracked) = self.pods.remove(uid) else {
-            return;
-        };
-        if let Some(node) = tracked.pod.holds_node() {
-            self.rows.give(node, &Ask::of_pod(&tracked.pod));
-        }
-        if let Some(gang) = &tracked.gang
-            && let Some(members) = self.gangs.get_mut(gang)
-        {
-            members.remove(uid);
-            if members.is_empty() {
-                self.gangs.remove(gang);
-            }
-        }
-        self.leave_queue(tracked.waiting);
-    }
-
-    fn leave_queue(&mut self, waiting: Option<(QueueKey, ClassId)>) {
-        if let Some((key, class)) = waiting {
-            self.queue.remove(&key);
-            if self.classes.leave(class) {
-                self.memo.forget(class);
-            }
-        }
-    }
-
-    /// Counts a pod into its class if it waits for us.
-    fn waiting_entry(&mut self, pod: &Pod) -> Option<(QueueKey, ClassId)> {
-        let ours = pod.scheduler == self.config.scheduler_name
-            && pod.is_waiting()
-            && !self.assumed.contains_key(&pod.meta.uid);
-        ours.then(|| (self.queue_key(pod), self.classes.enter(pod)))
-    }
-
-    fn queue_key(&self, pod: &Pod) -> QueueKey {
-        // The API server resolves the class at admission; a server that does not leaves 0.
-        let by_class = self
-            .priority_classes
-            .get(&pod.priority_class)
-            .filter(|_| pod.priority == 0)
-            .map(|c| c.value);
-        QueueKey {
-            priority: std::cmp::Reverse(by_class.unwrap_or(pod.priority)),
-            created: pod.meta.created.unwrap_or(Timestamp::MAX),
-            namespace: pod.meta.namespace.clone(),
-            name: pod.meta.name.clone(),
-            uid: pod.meta.uid.clone(),
-        }
-    }
-
-    /// Gives the waiting pods of a priority class their place anew.
-    fn requeue(&mut self, priority_class: &Str) {
-        let moved: Vec<(QueueKey, Uid, QueueKey)> = self
-            .queue
-            .iter()
-            .filter_map(|(old, uid)| {
-                let pod = &self.pods.get(uid)?.pod;
-                let new = (pod.priority_class == *priority_class).then(|| self.queue_key(pod))?;
-                (new != *old).then(|| (old.clone(), uid.clone(), new))
-            })
-            .collect();
-        for (old, uid, new) in moved {
-            self.queue.remove(&old);
-            if let Some((key, _)) = self.pods.get_mut(&uid).and_then(|t| t.waiting.as_mut()) {
-                *key = new.clone();
-            }
-            self.queue.insert(new, uid);
-        }
-    }
-
-    /// A binding is written: it counts as use until the watch shows it, it is forgotten or it
-    /// expires. A pod that is not waiting (any more) is left as it is.
-    pub fn assume(&mut self, action: &Action) {
-        let Action::Bind { pod: uid, node, .. } = action;
-        let Some(tracked) = self.pods.get_mut(uid) else {
-            return;
-        };
-        let Some(waiting) = tracked.waiting.take() else {
-            return;
-        };
-        let pod = tracked.pod.clone();
-        self.leave_queue(Some(waiting));
-        self.rows.take(node, &Ask::of_pod(&pod));
-        self.assumed.insert(
-            uid.clone(),
-            Assumed {
-                pod,
-                node: node.clone(),
-                since: self.clock,
-            },
-        );
-    }
-
-    /// The binding was refused: the pod waits again. Without a matching [`State::assume`] this
-    /// does nothing.
-    pub fn forget(&mut self, action: &Action) {
-        let Action::Bind { pod: uid, node, .. } = action;
-        if self.assumed.get(uid).is_some_and(|a| a.node == *node) {
-            self.unassume(uid);
-        }
-    }
-
-    /// Moves the scheduler's clock on: assumed bindings that the watch has not shown within
-    /// [`SchedConfig::assume_secs`] are given up and their pods wait again. Call it before
-    /// [`super::decide`], with the same time.
-    ///
-    /// While the pods' source is not live nothing ages: what the watch could not show may well
-    /// have happened.
-    pub fn expire(&mut self, now: Timestamp) {
-        self.clock = Some(now);
-        if self.source_trouble(Kind::Pod).is_some() {
-            for assumed in self.assumed.values_mut() {
-                assumed.since = Some(now);
-            }
-            return;
-        }
-        let limit = SignedDuration::from_secs(self.config.assume_secs);
-        let mut expired = Vec::new();
-        for (uid, assumed) in &mut self.assumed {
-            // A clock that was set back must not hold a place for ever.
-            let since = assumed.since.map_or(now, |s| s.min(now));
-            assumed.since = Some(since);
-            if now.duration_since(since) >= limit {
-                expired.push(uid.clone());
-            }
-        }
-        for uid in &expired {
-            self.unassume(uid);
-        }
-    }
-
-    fn drop_assumed(&mut self, uid: &Uid) -> bool {
-        let Some(assumed) = self.assumed.remove(uid) else {
-            return false;
-        };
-        self.rows.give(&assumed.node, &Ask::of_pod(&assumed.pod));
-        true
-    }
-
-    fn unassume(&mut self, uid: &Uid) {
-        if !self.drop_assumed(uid) {
-            return;
-        }
-        let Some(pod) = self.pods.get(uid).map(|t| t.pod.clone()) else {
-            return;
-        };
-        let waiting = self.waiting_entry(&pod);
-        if let Some((key, _)) = &waiting {
-            self.queue.insert(key.clone(), uid.clone());
-        }
-        if let Some(tracked) = self.pods.get_mut(uid) {
-            tracked.problem = waiting.as_ref().and_then(|_| problem::of_pod(&pod));
-            tracked.waiting = waiting;
+    fn set_node(&mut self, name: &Str, node: Option<Arc<Node>>) {
+        if let Some(row) = self.rows.set_node(name, node) {
+            let (pods, assumed) = (&self.pods, &self.assumed);
+            self.rows.reassign(row, |uid| {
+                let pod = &pods.get(uid)?.pod;
+                let named = assumed.get(uid).map_or_else(|| pod.device(), |a| a.device);
+                Some((Ask::of_pod(pod), named))
+            });
         }
     }
 
@@ -459,16 +278,4 @@ impl State {
     pub fn assumed_pods(&self) -> usize {
         self.assumed.len()
     }
-}
-
-/// A bound pod of which nothing that counts has changed.
-fn holds_the_same(old: &Pod, new: &Pod) -> bool {
-    new.node.is_some()
-        && old.node == new.node
-        && old.is_terminal() == new.is_terminal()
-        && old.requests == new.requests
-        && old.constraints.host_ports == new.constraints.host_ports
-        && old.group == new.group
-        && old.meta.owners == new.meta.owners
-        && old.meta.annotations == new.meta.annotations
 }

@@ -1,59 +1,159 @@
-//! What the filters say of each node for one class, kept up to date node by node.
+//! What the filters say of each node for one class and what it would cost there, kept up to date
+//! node by node.
 
-use super::amounts::Room;
 use super::class::Class;
-use super::filters::{Row, Verdict, Volumes, judge};
+use super::filters::{FixedVerdict, Row, Verdict, Volumes, judge, judge_node};
+use super::place::Pricing;
+use super::score::score;
+use super::slot::Slot;
 use crate::model::FilterCount;
 
 /// A node's row. Rows keep their number while the node is known.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct RowId(pub(super) usize);
 
+/// Rows whose best is remembered together.
+const BLOCK: usize = 64;
+/// The key of a row that does not fit.
+const NEVER: u64 = u64::MAX;
+
+/// What all classes are judged by.
+#[derive(Clone, Copy)]
+pub(super) struct Rules<'a> {
+    /// Prices.
+    pub(super) pricing: &'a Pricing,
+    /// Only checkpointed pods go to spot nodes.
+    pub(super) spot_needs_checkpoint: bool,
+    /// By row: its place in the order of nodes, which decides among equals.
+    pub(super) ranks: &'a [u32],
+}
+
 /// The verdicts of one class, one for each row.
 #[derive(Clone)]
 pub(super) struct View {
     pub(super) volumes: Volumes,
+    fixed: Vec<FixedVerdict>,
     verdicts: Vec<Verdict>,
+    keys: Vec<u64>,
     fits: u32,
-    /// No row before this place of the search order fits.
-    hint: usize,
+    /// The best row of each block; the second field says that it is not known.
+    blocks: Vec<(Option<RowId>, bool)>,
+    /// Version of the prices that the keys are for.
+    pricing: u64,
 }
 
 impl View {
+    /// Bytes that a row costs.
+    pub(super) const BYTES_A_ROW: usize = 20;
+
     /// Asks the filters about every row.
-    pub(super) fn build(class: &Class, volumes: Volumes, rows: &[Row], rooms: &[Room]) -> Self {
-        let verdicts: Vec<Verdict> = rows
-            .iter()
-            .zip(rooms)
-            .map(|(row, room)| judge(class, &volumes, row, room))
-            .collect();
-        let fits = verdicts.iter().filter(|v| **v == Verdict::Fits).count();
-        Self {
+    pub(super) fn build(
+        class: &Class,
+        volumes: Volumes,
+        rules: Rules<'_>,
+        rows: &[Row],
+        slots: &[Slot],
+    ) -> Self {
+        let mut view = Self {
             volumes,
-            verdicts,
-            fits: u32::try_from(fits).unwrap_or(u32::MAX),
-            hint: 0,
+            fixed: vec![FixedVerdict::no(Verdict::Absent); rows.len()],
+            verdicts: vec![Verdict::Absent; rows.len()],
+            keys: vec![NEVER; rows.len()],
+            fits: 0,
+            blocks: vec![(None, true); rows.len().div_ceil(BLOCK)],
+            pricing: rules.pricing.version(),
+        };
+        for (i, (row, slot)) in rows.iter().zip(slots).enumerate() {
+            view.update_node(class, rules, RowId(i), row, slot);
+        }
+        view
+    }
+
+    /// The node has changed: asks all filters again.
+    pub(super) fn update_node(
+        &mut self,
+        class: &Class,
+        rules: Rules<'_>,
+        id: RowId,
+        row: &Row,
+        slot: &Slot,
+    ) {
+        if id.0 >= self.keys.len() {
+            let rows = id.0 + 1;
+            self.fixed.resize(rows, FixedVerdict::no(Verdict::Absent));
+            self.verdicts.resize(rows, Verdict::Absent);
+            self.keys.resize(rows, NEVER);
+            self.blocks.resize(rows.div_ceil(BLOCK), (None, true));
+        }
+        if let Some(fixed) = self.fixed.get_mut(id.0) {
+            *fixed = judge_node(class, &self.volumes, row, rules.spot_needs_checkpoint);
+        }
+        self.update(class, rules, id, row, slot);
+    }
+
+    /// What the node has left has changed.
+    pub(super) fn update(
+        &mut self,
+        class: &Class,
+        rules: Rules<'_>,
+        id: RowId,
+        row: &Row,
+        slot: &Slot,
+    ) {
+        let (Some(fixed), Some(verdict), Some(key)) = (
+            self.fixed.get(id.0),
+            self.verdicts.get_mut(id.0),
+            self.keys.get_mut(id.0),
+        ) else {
+            return;
+        };
+        let now = judge(class, *fixed, row, slot);
+        let before = std::mem::replace(verdict, now);
+        match (before == Verdict::Fits, now == Verdict::Fits) {
+            (true, false) => self.fits -= 1,
+            (false, true) => self.fits += 1,
+            (false, false) => return,
+            (true, true) => {}
+        }
+        *key = if now == Verdict::Fits {
+            score(rules.pricing, class, row, slot).key
+        } else {
+            NEVER
+        };
+        if let Some((_, stale)) = self.blocks.get_mut(id.0 / BLOCK) {
+            *stale = true;
         }
     }
 
-    /// Asks the filters about one row again.
-    pub(super) fn update(&mut self, class: &Class, id: RowId, row: &Row, room: &Room) {
-        let now = judge(class, &self.volumes, row, room);
-        if id.0 >= self.verdicts.len() {
-            self.verdicts.resize(id.0 + 1, Verdict::Absent);
-        }
-        let Some(slot) = self.verdicts.get_mut(id.0) else {
+    /// Brings the keys to the prices of now.
+    pub(super) fn reprice(
+        &mut self,
+        class: &Class,
+        rules: Rules<'_>,
+        rows: &[Row],
+        slots: &[Slot],
+    ) {
+        if self.pricing == rules.pricing.version() {
             return;
-        };
-        let before = std::mem::replace(slot, now);
-        match (before == Verdict::Fits, now == Verdict::Fits) {
-            (true, false) => self.fits -= 1,
-            (false, true) => {
-                self.fits += 1;
-                self.hint = 0;
-            }
-            _ => {}
         }
+        self.pricing = rules.pricing.version();
+        let fits = self.verdicts.iter().map(|v| *v == Verdict::Fits);
+        for (((row, slot), fits), key) in rows.iter().zip(slots).zip(fits).zip(&mut self.keys) {
+            if fits {
+                *key = score(rules.pricing, class, row, slot).key;
+            }
+        }
+        self.forget_order();
+    }
+
+    /// The order among equals has changed.
+    pub(super) fn forget_order(&mut self) {
+        self.blocks.iter_mut().for_each(|block| block.1 = true);
+    }
+
+    /// Rows that it has an answer for.
+    pub(super) fn rows(&self) -> usize {
+        self.keys.len()
     }
 
     /// Rows that fit.
@@ -61,18 +161,52 @@ impl View {
         self.fits
     }
 
-    /// The first row of `order` that fits.
-    pub(super) fn first<'a>(&mut self, order: impl Iterator<Item = &'a RowId>) -> Option<RowId> {
+    /// The key of a row; lower is better.
+    fn key(&self, id: RowId) -> u64 {
+        self.keys.get(id.0).copied().unwrap_or(NEVER)
+    }
+
+    fn order(&self, id: RowId, ranks: &[u32]) -> (u64, u32) {
+        (self.key(id), ranks.get(id.0).copied().unwrap_or(u32::MAX))
+    }
+
+    fn best_of(&self, rows: impl Iterator<Item = usize>, ranks: &[u32]) -> Option<RowId> {
+        rows.map(RowId)
+            .filter(|id| self.key(*id) != NEVER)
+            .min_by_key(|id| self.order(*id, ranks))
+    }
+
+    /// The cheapest row, the first in order among equals.
+    pub(super) fn best(&mut self, ranks: &[u32]) -> Option<RowId> {
         if self.fits == 0 {
             return None;
         }
-        let found = order
-            .enumerate()
-            .skip(self.hint)
-            .find(|(_, id)| self.verdicts.get(id.0) == Some(&Verdict::Fits));
-        let (at, id) = found?;
-        self.hint = at;
-        Some(*id)
+        for at in 0..self.blocks.len() {
+            if self.blocks.get(at).is_some_and(|(_, stale)| *stale) {
+                let end = ((at + 1) * BLOCK).min(self.keys.len());
+                let best = self.best_of(at * BLOCK..end, ranks);
+                if let Some(block) = self.blocks.get_mut(at) {
+                    *block = (best, false);
+                }
+            }
+        }
+        self.blocks
+            .iter()
+            .filter_map(|(best, _)| *best)
+            .min_by_key(|id| self.order(*id, ranks))
+    }
+
+    /// The cheapest row but one; call after [`View::best`].
+    pub(super) fn runner_up(&self, best: RowId, ranks: &[u32]) -> Option<RowId> {
+        let block = best.0 / BLOCK;
+        let end = ((block + 1) * BLOCK).min(self.keys.len());
+        let here = self.best_of((block * BLOCK..end).filter(|i| *i != best.0), ranks);
+        let others = self
+            .blocks
+            .iter()
+            .filter_map(|(other, _)| *other)
+            .filter(|id| id.0 / BLOCK != block);
+        others.chain(here).min_by_key(|id| self.order(*id, ranks))
     }
 
     /// Nodes that exist, and how many each filter took out, largest first. A node that lacks

@@ -128,13 +128,18 @@ impl NodeRow {
         let mut row = self.clone();
         row.cpu_milli -= sign * shape.cpu_milli;
         row.mem_mib -= sign * shape.mem_mib;
-        for (i, free) in row.milli.iter_mut().enumerate() {
+        row.shift(devices, shape.milli_gpu, sign);
+        row
+    }
+
+    /// Takes (`sign` 1) or gives back (-1) thousandths of these devices.
+    pub(in crate::sched) fn shift(&mut self, devices: u16, milli: u16, sign: i64) {
+        for (i, free) in self.milli.iter_mut().enumerate() {
             if devices >> i & 1 == 1 {
-                let left = i64::from(*free) - sign * i64::from(shape.milli_gpu);
+                let left = i64::from(*free) - sign * i64::from(milli);
                 *free = u16::try_from(left.clamp(0, 1000)).unwrap_or(0);
             }
         }
-        row
     }
 }
 

@@ -30,7 +30,7 @@ pub use random::Random;
 pub use shape::{ModelId, ModelSet, Shape};
 
 use chooser::Chooser;
-pub(super) use pricing::{Cost, Mode, Pricing};
+pub(super) use pricing::{Cost, Pricing};
 
 /// A policy that scores every node and keeps the scores of each shape until something changes.
 #[must_use]

@@ -33,7 +33,7 @@ const SECOND_BITS: u32 = 48;
 
 /// How a placement is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::sched) enum Mode {
+enum Mode {
     /// Pods come and few leave.
     Fill,
     /// Pods leave about as fast as they come.
@@ -187,7 +187,8 @@ impl Pricing {
             pseudo
         };
         let shares = self.demand.shares(if self.learns { pseudo } else { 0.0 });
-        let normal = self.mode == Mode::Steady;
+        // Among equal gaps a scale changes nothing; with it, costs can be told in GPUs.
+        let normal = self.mode == Mode::Steady || self.has_prior;
         self.weights = Weights::new(&shares, rows, free_milli_gpu, by_size, normal);
         if self.learns {
             self.prices = GapPrices::new(&self.demand.shared());
@@ -200,11 +201,6 @@ impl Pricing {
     /// Grows with each renewal: scores of another version are out of date.
     pub(in crate::sched) fn version(&self) -> u64 {
         self.version
-    }
-
-    /// How placements are judged now.
-    pub(in crate::sched) fn mode(&self) -> Mode {
-        self.mode
     }
 
     /// What the weights are.

@@ -182,6 +182,36 @@ impl Weights {
     }
 }
 
+impl Weights {
+    /// By devices and thousandths of each, how much of the worth of `before` is not in `after`.
+    pub(in crate::sched) fn lost(&self, before: &NodeRow, after: &NodeRow) -> Vec<(u8, u16, f64)> {
+        let Some(weights) = self.models.get(before.model.index()) else {
+            return Vec::new();
+        };
+        let worth = |size: &Size, row: &NodeRow| -> f64 {
+            let copies = size.copies(row);
+            let entries = self.entries.get(size.from..size.to).unwrap_or(&[]);
+            let weights = weights.get(size.from..size.to).unwrap_or(&[]);
+            entries
+                .iter()
+                .zip(weights)
+                .take_while(|(entry, _)| entry.cpu_milli <= row.cpu_milli && copies > 0.0)
+                .map(|(entry, weight)| weight * entry.limit(row, copies))
+                .sum()
+        };
+        self.sizes
+            .iter()
+            .map(|size| {
+                (
+                    size.gpus,
+                    size.milli,
+                    worth(size, before) - worth(size, after),
+                )
+            })
+            .collect()
+    }
+}
+
 impl Entry {
     fn limit(&self, row: &NodeRow, copies: f64) -> f64 {
         // No CPU asked for and none free would be 0 times infinity; `min` then takes the copies.

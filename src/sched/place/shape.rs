@@ -36,6 +36,12 @@ impl ModelSet {
         Self(self.0 | 1 << model.0)
     }
 
+    /// This set and one less.
+    #[must_use]
+    pub fn without(self, model: ModelId) -> Self {
+        Self(self.0 & !(1 << model.0))
+    }
+
     /// The model is accepted.
     #[must_use]
     pub fn has(self, model: ModelId) -> bool {

@@ -75,8 +75,8 @@ fn unsupported_asks_wait_with_what_they_are() {
     let case = |p: Pod| reason([set_node(node("n", 8)), set_pod(p)]).to_string();
     assert_eq!(
         case(annotated(pod("p", 1), &[("gpudeck.dev/milli-gpu", "500")])),
-        "shares of a GPU (gpudeck.dev/milli-gpu 500) are not placed by this version: only whole \
-         devices"
+        "it asks for whole devices and for a share of one (gpudeck.dev/milli-gpu 500): only one \
+         of the two can be"
     );
     assert_eq!(
         case(annotated(pod("p", 1), &[("gpudeck.dev/milli-gpu", "half")])),
@@ -169,7 +169,8 @@ fn placed_pods_say_why_there() {
     );
     assert_eq!(
         told(&plan, "p3"),
-        "a-gpu: first of 2 nodes that fit; 2 of 8 GPUs free before"
+        "a-gpu: best of 2 nodes that fit; 2 of 8 GPUs free before; on b-gpu it would cost others \
+         0.44 GPU more, mostly room for 4-GPU pods"
     );
     assert_eq!(
         told(&plan, "q"),

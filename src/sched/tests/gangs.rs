@@ -68,7 +68,8 @@ fn a_member_that_cannot_be_placed_is_named() {
     let plan = decide(&s, at(0));
     assert_eq!(binds(&plan), "");
     assert!(
-        told(&plan, "g0").starts_with("only 2 of 3 pods of the gang fit: 1 shares of a GPU"),
+        told(&plan, "g0")
+            .starts_with("only 2 of 3 pods of the gang fit: 1 it asks for whole devices"),
         "{}",
         told(&plan, "g0")
     );
@@ -130,7 +131,7 @@ fn mixed_members_are_tried_the_largest_first_as_well() {
         set_pod(in_group(pod("a-small", 2), "g", 2)),
         set_pod(in_group(pod("b-large", 8), "g", 2)),
     ]);
-    assert_eq!(binds(&decide(&s, at(0))), "b-large>n1 a-small>n2");
+    assert_eq!(binds(&decide(&s, at(0))), "a-small>n2 b-large>n1");
 }
 
 #[test]

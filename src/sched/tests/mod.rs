@@ -11,4 +11,5 @@ mod filters;
 mod flow;
 mod gangs;
 mod naive;
+mod parts;
 mod random;

@@ -1,0 +1,96 @@
+//! What one node has left: sums of resources, and the free part of each device.
+
+use super::amounts::{Ask, Room};
+use super::gpus::NodeGpus;
+use super::needs::Share;
+use super::place::NodeRow;
+
+/// Devices that a pod holds, and thousandths of each.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub(super) struct Held {
+    /// Bit `i` for device `i`.
+    pub(super) devices: u16,
+    /// Thousandths of each.
+    pub(super) milli: u16,
+}
+
+impl Held {
+    /// It is this device and no other.
+    pub(super) fn is_on(self, device: u8) -> bool {
+        u32::from(self.devices) == 1u32.checked_shl(u32::from(device)).unwrap_or(0)
+    }
+}
+
+/// What a node has left.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Slot {
+    /// Sums.
+    pub(super) room: Room,
+    /// Devices.
+    pub(super) gpu: NodeRow,
+    /// What the room is worth to those who may come, in GPUs.
+    pub(super) worth: f64,
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self {
+            room: Room::default(),
+            gpu: NodeRow::empty(0, 0, 0, super::place::ModelId::default()),
+            worth: 0.0,
+        }
+    }
+}
+
+impl Slot {
+    /// A pod comes to these devices.
+    pub(super) fn take(&mut self, ask: &Ask, held: Held) {
+        self.room.take(ask);
+        self.gpu.shift(held.devices, held.milli, 1);
+        self.note_cpu();
+    }
+
+    /// A pod that was taken in goes: the exact inverse of [`Slot::take`].
+    pub(super) fn give(&mut self, ask: &Ask, held: Held) {
+        self.room.give(ask);
+        self.gpu.shift(held.devices, held.milli, -1);
+        self.note_cpu();
+    }
+
+    /// Keeps the CPU beside the devices in step with the sums.
+    pub(super) fn note_cpu(&mut self) {
+        self.gpu.cpu_milli = super::amounts::narrow(self.room.cpu_milli);
+    }
+
+    /// Devices for a pod that is on the node already: those it names if they are free, else the
+    /// fullest for a share and the lowest for whole ones. Fewer than it asks for when more is bound
+    /// than the node offers.
+    pub(super) fn assign(&self, ask: &Ask, gpus: &NodeGpus, named: Option<u8>) -> Held {
+        let free = self.gpu.free();
+        let milli = match ask.share {
+            Share::None => {
+                let wanted = usize::try_from(ask.whole()).unwrap_or(usize::MAX);
+                let whole = free.iter().enumerate().filter(|(_, f)| **f == 1000);
+                let devices = whole.take(wanted).fold(0, |mask, (i, _)| mask | 1 << i);
+                return Held {
+                    devices,
+                    milli: 1000,
+                };
+            }
+            Share::Milli(milli) => milli,
+            Share::MemoryMib(mib) => match gpus.milli_for(mib) {
+                Some(milli) => milli,
+                None => return Held::default(),
+            },
+        };
+        let named = named
+            .map(usize::from)
+            .filter(|i| free.get(*i).is_some_and(|f| *f >= milli));
+        named
+            .or_else(|| self.gpu.fullest_device(milli))
+            .map_or(Held::default(), |device| Held {
+                devices: 1 << device,
+                milli,
+            })
+    }
+}

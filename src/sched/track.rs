@@ -1,0 +1,300 @@
+//! How pods come, hold a place and go: the part of the state that follows each pod.
+
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::amounts::Ask;
+use super::class::{Class, ClassId};
+use super::gang;
+use super::problem;
+use super::shape;
+use super::state::{Assumed, QueueKey, State, Tracked};
+use crate::model::{Kind, Pod, Str, Uid};
+use crate::plan::Action;
+
+impl State {
+    pub(super) fn set_pod(&mut self, pod: &Arc<Pod>) {
+        let uid = &pod.meta.uid;
+        if let Some(tracked) = self.pods.get_mut(uid)
+            && tracked.waiting.is_none()
+            && !self.assumed.contains_key(uid)
+            && holds_the_same(&tracked.pod, pod)
+        {
+            tracked.pod = pod.clone();
+            return;
+        }
+        if pod.node.is_some() || pod.is_terminal() {
+            self.assumed.remove(uid);
+        }
+        let before = self.pods.get(uid).map(|t| t.place.is_some());
+        let place = self.move_to_place(pod);
+        // The new one enters its class before the old one leaves, so that the class lives on.
+        let waiting = self.waiting_entry(pod);
+        self.unlist(uid);
+        let problem = waiting
+            .as_ref()
+            .and_then(|_| problem::of_pod(pod, &self.config));
+        let gang = gang::key_of(pod);
+        if let Some(gang) = &gang {
+            self.gangs
+                .entry(gang.clone())
+                .or_default()
+                .insert(uid.clone());
+        }
+        if let Some((key, _)) = &waiting {
+            self.queue.insert(key.clone(), uid.clone());
+        }
+        let runs = place.is_some();
+        self.pods.insert(
+            uid.clone(),
+            Tracked {
+                pod: pod.clone(),
+                gang,
+                waiting,
+                problem,
+                place,
+            },
+        );
+        self.learn(pod, before, runs);
+    }
+
+    pub(super) fn remove_pod(&mut self, uid: &Uid) {
+        self.assumed.remove(uid);
+        self.leave_place(uid);
+        if let Some(tracked) = self.unlist(uid)
+            && tracked.place.is_some()
+        {
+            self.learn(&tracked.pod, Some(true), false);
+        }
+        self.decisions.remove(uid);
+    }
+
+    /// Lets the rows count the pod where it is now, and tells where that is. What was counted
+    /// before and is still right stays as it is.
+    fn move_to_place(&mut self, pod: &Pod) -> Option<Str> {
+        let uid = &pod.meta.uid;
+        let (node, device) = match (pod.holds_node(), self.assumed.get(uid)) {
+            (Some(node), _) => (Some(node.clone()), pod.device()),
+            (None, Some(assumed)) => (Some(assumed.node.clone()), assumed.device),
+            (None, None) => (None, None),
+        };
+        let ask = Ask::of_pod(pod);
+        let stays = self.pods.get(uid).is_some_and(|t| {
+            t.place == node
+                && Ask::of_pod(&t.pod) == ask
+                && node.as_ref().zip(device).is_none_or(|(node, device)| {
+                    self.rows.held(node, uid).is_some_and(|h| h.is_on(device))
+                })
+        });
+        if !stays {
+            self.leave_place(uid);
+            if let Some(node) = &node {
+                self.rows.take(node, uid, &ask, device);
+            }
+        }
+        node
+    }
+
+    fn leave_place(&mut self, uid: &Uid) {
+        if let Some(tracked) = self.pods.get(uid)
+            && let Some(node) = &tracked.place
+        {
+            self.rows.give(node, uid, &Ask::of_pod(&tracked.pod));
+        }
+    }
+
+    /// Takes a pod out of every list.
+    fn unlist(&mut self, uid: &Uid) -> Option<Tracked> {
+        let mut tracked = self.pods.remove(uid)?;
+        if let Some(gang) = &tracked.gang
+            && let Some(members) = self.gangs.get_mut(gang)
+        {
+            members.remove(uid);
+            if members.is_empty() {
+                self.gangs.remove(gang);
+            }
+        }
+        self.leave_queue(tracked.waiting.take());
+        Some(tracked)
+    }
+
+    /// The demand is that of the pods we place: each counts when it is first seen (`before` is
+    /// `None`), and its coming to a node and leaving it tell how lively the cluster is.
+    fn learn(&mut self, pod: &Pod, before: Option<bool>, runs: bool) {
+        if pod.scheduler != self.config.scheduler_name {
+            return;
+        }
+        match (before.unwrap_or(false), runs) {
+            (false, true) => self.rows.pricing.moved(1),
+            (true, false) => self.rows.pricing.moved(-1),
+            _ => {}
+        }
+        if before.is_none() {
+            let class = Class::of_pod(pod, &self.config);
+            let shape = shape::of(&class, &self.rows.models);
+            self.rows.pricing.arrived(&shape);
+            self.rows.reprice_if_due();
+        }
+    }
+
+    fn leave_queue(&mut self, waiting: Option<(QueueKey, ClassId)>) {
+        if let Some((key, class)) = waiting {
+            self.queue.remove(&key);
+            if self.classes.leave(class) {
+                self.memo.forget(class);
+            }
+        }
+    }
+
+    /// Counts a pod into its class if it waits for us.
+    fn waiting_entry(&mut self, pod: &Pod) -> Option<(QueueKey, ClassId)> {
+        let ours = pod.scheduler == self.config.scheduler_name
+            && pod.is_waiting()
+            && !self.assumed.contains_key(&pod.meta.uid);
+        ours.then(|| {
+            let key = self.queue_key(pod);
+            (key, self.classes.enter(pod, &self.config))
+        })
+    }
+
+    fn queue_key(&self, pod: &Pod) -> QueueKey {
+        // The API server resolves the class at admission; a server that does not leaves 0.
+        let by_class = self
+            .priority_classes
+            .get(&pod.priority_class)
+            .filter(|_| pod.priority == 0)
+            .map(|c| c.value);
+        QueueKey {
+            priority: std::cmp::Reverse(by_class.unwrap_or(pod.priority)),
+            created: pod.meta.created.unwrap_or(Timestamp::MAX),
+            namespace: pod.meta.namespace.clone(),
+            name: pod.meta.name.clone(),
+            uid: pod.meta.uid.clone(),
+        }
+    }
+
+    /// Gives the waiting pods of a priority class their place anew.
+    pub(super) fn requeue(&mut self, priority_class: &Str) {
+        let moved: Vec<(QueueKey, Uid, QueueKey)> = self
+            .queue
+            .iter()
+            .filter_map(|(old, uid)| {
+                let pod = &self.pods.get(uid)?.pod;
+                let new = (pod.priority_class == *priority_class).then(|| self.queue_key(pod))?;
+                (new != *old).then(|| (old.clone(), uid.clone(), new))
+            })
+            .collect();
+        for (old, uid, new) in moved {
+            self.queue.remove(&old);
+            if let Some((key, _)) = self.pods.get_mut(&uid).and_then(|t| t.waiting.as_mut()) {
+                *key = new.clone();
+            }
+            self.queue.insert(new, uid);
+        }
+    }
+
+    /// A binding is written: it counts as use until the watch shows it, it is forgotten or it
+    /// expires. A pod that is not waiting (any more) is left as it is.
+    pub fn assume(&mut self, action: &Action) {
+        let Action::Bind {
+            pod: uid,
+            node,
+            device,
+            ..
+        } = action;
+        let Some(tracked) = self.pods.get_mut(uid) else {
+            return;
+        };
+        let Some(waiting) = tracked.waiting.take() else {
+            return;
+        };
+        tracked.place = Some(node.clone());
+        let pod = tracked.pod.clone();
+        self.leave_queue(Some(waiting));
+        self.rows.take(node, uid, &Ask::of_pod(&pod), *device);
+        self.assumed.insert(
+            uid.clone(),
+            Assumed {
+                node: node.clone(),
+                device: *device,
+                since: self.clock,
+            },
+        );
+        self.learn(&pod, Some(false), true);
+    }
+
+    /// The binding was refused: the pod waits again. Without a matching [`State::assume`] this
+    /// does nothing.
+    pub fn forget(&mut self, action: &Action) {
+        let Action::Bind { pod: uid, node, .. } = action;
+        if self.assumed.get(uid).is_some_and(|a| a.node == *node) {
+            self.unassume(uid);
+        }
+    }
+
+    /// Moves the scheduler's clock on: assumed bindings that the watch has not shown within
+    /// [`super::SchedConfig::assume_secs`] are given up and their pods wait again. Call it before
+    /// [`super::decide`], with the same time.
+    ///
+    /// While the pods' source is not live nothing ages: what the watch could not show may well
+    /// have happened.
+    pub fn expire(&mut self, now: Timestamp) {
+        self.clock = Some(now);
+        if self.source_trouble(Kind::Pod).is_some() {
+            for assumed in self.assumed.values_mut() {
+                assumed.since = Some(now);
+            }
+            return;
+        }
+        let limit = SignedDuration::from_secs(self.config.assume_secs);
+        let mut expired = Vec::new();
+        for (uid, assumed) in &mut self.assumed {
+            // A clock that was set back must not hold a place for ever.
+            let since = assumed.since.map_or(now, |s| s.min(now));
+            assumed.since = Some(since);
+            if now.duration_since(since) >= limit {
+                expired.push(uid.clone());
+            }
+        }
+        for uid in &expired {
+            self.unassume(uid);
+        }
+    }
+
+    fn unassume(&mut self, uid: &Uid) {
+        if self.assumed.remove(uid).is_none() {
+            return;
+        }
+        self.leave_place(uid);
+        let Some(pod) = self.pods.get_mut(uid).map(|t| {
+            t.place = None;
+            t.pod.clone()
+        }) else {
+            return;
+        };
+        self.learn(&pod, Some(true), false);
+        let waiting = self.waiting_entry(&pod);
+        if let Some((key, _)) = &waiting {
+            self.queue.insert(key.clone(), uid.clone());
+        }
+        if let Some(tracked) = self.pods.get_mut(uid) {
+            tracked.problem = waiting
+                .as_ref()
+                .and_then(|_| problem::of_pod(&pod, &self.config));
+            tracked.waiting = waiting;
+        }
+    }
+}
+
+/// A bound pod of which nothing that counts has changed.
+fn holds_the_same(old: &Pod, new: &Pod) -> bool {
+    new.node.is_some()
+        && old.node == new.node
+        && old.is_terminal() == new.is_terminal()
+        && old.requests == new.requests
+        && old.constraints.host_ports == new.constraints.host_ports
+        && old.group == new.group
+        && old.meta.owners == new.meta.owners
+        && old.meta.annotations == new.meta.annotations
+}
