@@ -36,6 +36,9 @@ pub struct SchedConfig {
     pub types: BTreeMap<Str, TypeProfile>,
     /// Only GPU pods with a checkpoint contract (`gpudeck.dev/checkpoint-*`) go to spot nodes.
     pub spot_needs_checkpoint: bool,
+    /// Node labels that tell the levels of the fabric, the widest first; empty to read the labels
+    /// of topograph and the clouds.
+    pub topology_levels: Box<[Str]>,
 }
 
 impl Default for SchedConfig {
@@ -48,6 +51,7 @@ impl Default for SchedConfig {
             reason_refresh_secs: 30,
             types: default_types(),
             spot_needs_checkpoint: true,
+            topology_levels: Box::default(),
         }
     }
 }

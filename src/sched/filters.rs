@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::amounts::{Ask, Room};
 use super::class::Class;
+use super::fabric::Place;
 use super::gpus::{Cut, NodeGpus};
 use super::needs::Share;
 use super::selector::{selects, tolerates};
@@ -173,6 +174,8 @@ pub(super) struct Row {
     pub(super) has_gpus: bool,
     /// Its GPUs.
     pub(super) gpus: NodeGpus,
+    /// Where it stands in the network.
+    pub(super) place: Place,
 }
 
 impl Row {
@@ -182,6 +185,7 @@ impl Row {
             node: None,
             has_gpus: false,
             gpus: NodeGpus::default(),
+            place: Place::default(),
         }
     }
 

@@ -11,10 +11,15 @@
 mod amounts;
 mod class;
 mod config;
+mod copies;
 mod decide;
 mod explain;
+mod explain_gang;
+mod fabric;
 mod filters;
 mod gang;
+mod gang_place;
+mod gangs;
 mod gpus;
 mod memo;
 pub mod mig;
@@ -32,7 +37,9 @@ mod slot;
 mod state;
 #[cfg(test)]
 mod tests;
+mod topology;
 mod track;
+mod traffic;
 mod view;
 
 pub use config::{SchedConfig, TypeProfile};

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use super::amounts::{Ask, Room};
 use super::class::Class;
+use super::fabric::{self, Fabric, Place};
 use super::filters::Row;
 use super::gpus::{Models, NodeGpus};
 use super::place::{NodeRow, Pricing};
@@ -49,6 +50,12 @@ pub(super) struct Rows {
     ranks: OnceLock<Vec<u32>>,
     /// Grows when the orders change.
     order_version: u64,
+    /// Where the nodes stand. Made when it is asked for; shared among forks.
+    fabric: OnceLock<Arc<Fabric>>,
+    /// Grows when it changes.
+    fabric_version: u64,
+    /// The operator's own levels, the widest first.
+    levels: Box<[Str]>,
     /// Rows in the order in which they changed, oldest first.
     log: Vec<Changed>,
     /// Changes before the first that `log` still holds.
@@ -70,6 +77,9 @@ impl Default for Rows {
             gpu_order: Vec::new(),
             ranks: OnceLock::new(),
             order_version: 0,
+            fabric: OnceLock::new(),
+            fabric_version: 0,
+            levels: Box::default(),
             log: Vec::new(),
             log_start: 0,
         }
@@ -100,12 +110,35 @@ impl Rows {
         self.log.push(Changed { row, node });
     }
 
+    /// No nodes; `levels` are the operator's own levels of the fabric, the widest first.
+    pub(super) fn new(levels: Box<[Str]>) -> Self {
+        Self {
+            levels,
+            ..Self::default()
+        }
+    }
+
+    /// The operator's own levels.
+    pub(super) fn levels(&self) -> &[Str] {
+        &self.levels
+    }
+
+    /// Where the nodes stand, and the version of that.
+    pub(super) fn fabric(&self) -> (&Fabric, u64) {
+        let fabric = self.fabric.get_or_init(|| {
+            let order = self.cpu_order.iter().chain(&self.gpu_order);
+            Arc::new(Fabric::new(&self.rows, order.copied()))
+        });
+        (fabric, self.fabric_version)
+    }
+
     /// What all classes are judged by.
     pub(super) fn rules(&self, spot_needs_checkpoint: bool) -> Rules<'_> {
         Rules {
             pricing: &self.pricing,
             spot_needs_checkpoint,
             ranks: self.ranks(),
+            fabric: self.fabric(),
         }
     }
 
@@ -201,6 +234,11 @@ impl Rows {
         let (Some(row), Some(slot)) = (self.rows.get_mut(id.0), self.slots.get_mut(id.0)) else {
             return None;
         };
+        let place = node
+            .as_ref()
+            .map_or_else(Place::default, |n| fabric::place_of(n, &self.levels));
+        let moved = row.place != place || row.node.is_some() != node.is_some();
+        row.place = place;
         let was = (row.node.is_some(), row.has_gpus);
         let same = match (&row.node, &node) {
             (Some(old), Some(new)) => looks_alike(old, new),
@@ -233,6 +271,10 @@ impl Rows {
             self.ranks = OnceLock::new();
             self.order_version += 1;
             self.pricing.resize(self.gpu_order.len());
+        }
+        if moved || was != is {
+            self.fabric = OnceLock::new();
+            self.fabric_version += 1;
         }
         if reshaped {
             self.reassign(id, |_| None);
@@ -280,6 +322,11 @@ impl Rows {
     pub(super) fn node(&self, name: &str) -> Option<&Arc<Node>> {
         let id = self.by_name.get(name)?;
         self.rows.get(id.0)?.node.as_ref()
+    }
+
+    /// The row of a node.
+    pub(super) fn id(&self, name: &str) -> Option<RowId> {
+        self.by_name.get(name).copied()
     }
 
     /// What a pod holds of a node.
@@ -350,6 +397,7 @@ impl Rows {
         if version.order != self.order_version {
             view.forget_order();
         }
+        view.drop_counts_unless(rules.fabric.1);
         let at = |id: RowId| Some((self.rows.get(id.0)?, self.slots.get(id.0)?));
         let mut seen: Vec<RowId> = Vec::with_capacity(changed.len() + also.len());
         for change in changed.iter().filter(|c| c.node) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::class::{Class, ClassId};
 use super::explain::{self, Alternative};
+use super::fabric::DomainId;
 use super::filters::Volumes;
 use super::memo::Kept;
 use super::overlay::Overlay;
@@ -43,7 +44,12 @@ impl Local {
         rules: Rules<'_>,
         slots: &Overlay<'_>,
     ) {
+        let mut last = None;
         for Tried { row, .. } in tries {
+            // The pods that a gang has on one node come one after the other.
+            if last.replace(*row) == Some(*row) {
+                continue;
+            }
             if let (Some(known), Some(slot)) = (state.rows.rows.get(row.0), slots.get(*row)) {
                 self.view.update(&self.class, rules, *row, known, slot);
                 self.touched.push(*row);
@@ -123,20 +129,91 @@ impl<'a> Scratch<'a> {
         });
         let spot = Spot {
             node: known.name.clone(),
-            device: (held.milli > 0 && held.milli < 1000)
-                .then(|| u8::try_from(held.devices.trailing_zeros()).ok())
-                .flatten(),
+            device: held.shared_device(),
             why: explain::why_here(self.rules.pricing, class, alternative.fits, here, there),
         };
+        self.hold(class.clone(), row, held)?;
+        Some(spot)
+    }
+
+    fn hold(&mut self, class: Arc<Class>, row: RowId, held: Held) -> Option<()> {
         let slot = self.slots.get_mut(row)?;
         slot.take(&class.ask, held);
         slot.worth = self.rules.pricing.worth(&slot.gpu);
-        self.tried.push(Tried {
-            row,
-            class: class.clone(),
-            held,
-        });
-        Some(spot)
+        self.tried.push(Tried { row, class, held });
+        Some(())
+    }
+
+    /// Puts a pod on a row that fits, without a word.
+    pub(super) fn take(&mut self, id: ClassId, row: RowId) -> Option<()> {
+        let Some(Ok(local)) = self.locals.get(&id) else {
+            return None;
+        };
+        let class = local.class.clone();
+        let known = self.state.rows.rows.get(row.0)?;
+        let slot = self.slots.get(row)?;
+        let held = score::score(self.rules.pricing, &class, known, slot).held;
+        self.hold(class, row, held)
+    }
+
+    /// What was tried since a mark: node and the device of a share.
+    pub(super) fn since(&self, mark: usize) -> Vec<(Str, Option<u8>)> {
+        let tries = self.tried.get(mark..).unwrap_or_default();
+        tries
+            .iter()
+            .filter_map(|t| {
+                let name = self.state.rows.rows.get(t.row.0)?.name.clone();
+                Some((name, t.held.shared_device()))
+            })
+            .collect()
+    }
+
+    /// What all classes are judged by.
+    pub(super) fn rules(&self) -> Rules<'a> {
+        self.rules
+    }
+
+    /// The name of a domain.
+    pub(super) fn domain_name(&self, id: DomainId) -> String {
+        let domain = self.rules.fabric.0.domain(id);
+        domain.map_or_else(String::new, |d| d.name().to_owned())
+    }
+
+    /// The GPU model of a row.
+    pub(super) fn model_of(&self, row: RowId) -> Option<Str> {
+        self.state.rows.rows.get(row.0)?.gpus.name.clone()
+    }
+
+    /// Counts how many pods of a class there is room for now; `None` when none can be placed.
+    pub(super) fn count(&mut self, id: ClassId) -> Option<()> {
+        self.refresh(id)?;
+        let Some(Ok(local)) = self.locals.get_mut(&id) else {
+            return None;
+        };
+        let class = local.class.clone();
+        local
+            .view
+            .count(&class, self.rules, &self.state.rows.rows, &self.slots);
+        Some(())
+    }
+
+    /// A class's view as of the last refresh.
+    pub(super) fn view(&self, id: ClassId) -> Option<&View> {
+        match self.locals.get(&id) {
+            Some(Ok(local)) => Some(&local.view),
+            _ => None,
+        }
+    }
+
+    /// Pods of a class that a domain, or the cluster, has room for.
+    pub(super) fn room(&self, id: ClassId, domain: Option<DomainId>) -> u32 {
+        self.view(id).map_or(0, |v| v.room_in(domain))
+    }
+
+    /// Pods of a class that a row has room for after all that was tried.
+    pub(super) fn refreshed_room_on(&mut self, id: ClassId, row: RowId) -> u32 {
+        self.refresh(id)
+            .map_or(0, |local| u32::from(local.view.room_on(row)))
     }
 
     /// A mark to go back to.

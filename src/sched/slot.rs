@@ -15,6 +15,13 @@ pub(super) struct Held {
 }
 
 impl Held {
+    /// The device of a share.
+    pub(super) fn shared_device(self) -> Option<u8> {
+        let shared = self.devices != 0 && self.milli < 1000;
+        let device = self.devices.trailing_zeros();
+        u8::try_from(device).ok().filter(|_| shared)
+    }
+
     /// It is this device and no other.
     pub(super) fn is_on(self, device: u8) -> bool {
         u32::from(self.devices) == 1u32.checked_shl(u32::from(device)).unwrap_or(0)

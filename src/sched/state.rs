@@ -77,6 +77,7 @@ impl State {
     /// A state in which nothing is known.
     pub fn new(config: SchedConfig) -> Self {
         Self {
+            rows: Rows::new(config.topology_levels.clone()),
             config,
             ..Self::default()
         }

@@ -2,7 +2,10 @@
 //! node by node.
 
 use super::class::Class;
+use super::copies::copies;
+use super::fabric::{DomainId, Fabric};
 use super::filters::{FixedVerdict, Row, Verdict, Volumes, judge, judge_node};
+use super::overlay::Overlay;
 use super::place::Pricing;
 use super::score::score;
 use super::slot::Slot;
@@ -26,6 +29,8 @@ pub(super) struct Rules<'a> {
     pub(super) spot_needs_checkpoint: bool,
     /// By row: its place in the order of nodes, which decides among equals.
     pub(super) ranks: &'a [u32],
+    /// Where the nodes stand, and the version of that.
+    pub(super) fabric: (&'a Fabric, u64),
 }
 
 /// The verdicts of one class, one for each row.
@@ -40,11 +45,48 @@ pub(super) struct View {
     blocks: Vec<(Option<RowId>, bool)>,
     /// Version of the prices that the keys are for.
     pricing: u64,
+    /// Made when a gang asks for it.
+    counts: Option<Counts>,
+}
+
+/// How many pods of the class there is room for.
+#[derive(Clone)]
+struct Counts {
+    /// By row.
+    rows: Vec<u16>,
+    /// By domain of the fabric.
+    domains: Vec<u32>,
+    cluster: u32,
+    /// Version of the fabric.
+    fabric: u64,
+}
+
+impl Counts {
+    fn set(&mut self, id: RowId, room: u16, fabric: &Fabric) {
+        if id.0 >= self.rows.len() {
+            self.rows.resize(id.0 + 1, 0);
+        }
+        let Some(slot) = self.rows.get_mut(id.0) else {
+            return;
+        };
+        let before = std::mem::replace(slot, room);
+        if before == room {
+            return;
+        }
+        // The sum holds what is taken away, so this never goes below zero.
+        let change = |sum: &mut u32| *sum = (*sum - u32::from(before)) + u32::from(room);
+        change(&mut self.cluster);
+        for domain in fabric.of_row(id) {
+            if let Some(sum) = self.domains.get_mut(domain.0 as usize) {
+                change(sum);
+            }
+        }
+    }
 }
 
 impl View {
     /// Bytes that a row costs.
-    pub(super) const BYTES_A_ROW: usize = 20;
+    pub(super) const BYTES_A_ROW: usize = 24;
 
     /// Asks the filters about every row.
     pub(super) fn build(
@@ -62,6 +104,7 @@ impl View {
             fits: 0,
             blocks: vec![(None, true); rows.len().div_ceil(BLOCK)],
             pricing: rules.pricing.version(),
+            counts: None,
         };
         for (i, (row, slot)) in rows.iter().zip(slots).enumerate() {
             view.update_node(class, rules, RowId(i), row, slot);
@@ -109,6 +152,15 @@ impl View {
         };
         let now = judge(class, *fixed, row, slot);
         let before = std::mem::replace(verdict, now);
+        if let Some(counts) = &mut self.counts
+            && (before == Verdict::Fits || now == Verdict::Fits)
+        {
+            let room = match now {
+                Verdict::Fits => copies(class, row, slot),
+                _ => 0,
+            };
+            counts.set(id, room, rules.fabric.0);
+        }
         match (before == Verdict::Fits, now == Verdict::Fits) {
             (true, false) => self.fits -= 1,
             (false, true) => self.fits += 1,
@@ -123,6 +175,60 @@ impl View {
         if let Some((_, stale)) = self.blocks.get_mut(id.0 / BLOCK) {
             *stale = true;
         }
+    }
+
+    /// Counts from now on how many pods there is room for, in each row and domain.
+    pub(super) fn count(
+        &mut self,
+        class: &Class,
+        rules: Rules<'_>,
+        rows: &[Row],
+        slots: &Overlay<'_>,
+    ) {
+        let (fabric, version) = rules.fabric;
+        if self.counts.as_ref().is_some_and(|c| c.fabric == version) {
+            return;
+        }
+        let mut counts = Counts {
+            rows: vec![0; self.keys.len()],
+            domains: vec![0; fabric.count()],
+            cluster: 0,
+            fabric: version,
+        };
+        for (i, (row, verdict)) in rows.iter().zip(&self.verdicts).enumerate() {
+            if *verdict == Verdict::Fits
+                && let Some(slot) = slots.get(RowId(i))
+            {
+                counts.set(RowId(i), copies(class, row, slot), fabric);
+            }
+        }
+        self.counts = Some(counts);
+    }
+
+    /// Counts of another fabric are of no use.
+    pub(super) fn drop_counts_unless(&mut self, fabric: u64) {
+        if self.counts.as_ref().is_some_and(|c| c.fabric != fabric) {
+            self.counts = None;
+        }
+    }
+
+    /// Pods of the class that a row has room for; 0 unless they are counted.
+    pub(super) fn room_on(&self, id: RowId) -> u16 {
+        let counts = self.counts.as_ref();
+        counts.and_then(|c| c.rows.get(id.0)).copied().unwrap_or(0)
+    }
+
+    /// The same by row.
+    pub(super) fn rooms(&self) -> &[u16] {
+        self.counts.as_ref().map_or(&[], |c| &c.rows)
+    }
+
+    /// The same of a domain, or of the cluster.
+    pub(super) fn room_in(&self, domain: Option<DomainId>) -> u32 {
+        self.counts.as_ref().map_or(0, |c| match domain {
+            None => c.cluster,
+            Some(id) => c.domains.get(id.0 as usize).copied().unwrap_or(0),
+        })
     }
 
     /// Brings the keys to the prices of now.
@@ -162,7 +268,7 @@ impl View {
     }
 
     /// The key of a row; lower is better.
-    fn key(&self, id: RowId) -> u64 {
+    pub(super) fn key(&self, id: RowId) -> u64 {
         self.keys.get(id.0).copied().unwrap_or(NEVER)
     }
 

@@ -13,3 +13,4 @@ mod gangs;
 mod naive;
 mod parts;
 mod random;
+mod topology;
