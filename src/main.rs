@@ -24,8 +24,16 @@ fn main() -> ExitCode {
     runtime.shutdown_background();
     match ended {
         Ok(()) => ExitCode::SUCCESS,
+        // `gpudeck snapshot | head`: who reads has had enough.
+        Err(e) if is_broken_pipe(&e) => ExitCode::SUCCESS,
         Err(e) => fail(&e),
     }
+}
+
+/// Whether the reader of standard output has left.
+fn is_broken_pipe(error: &color_eyre::Report) -> bool {
+    let io = error.root_cause().downcast_ref::<std::io::Error>();
+    io.is_some_and(|e| e.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 /// Prints the sentence and what led to it.

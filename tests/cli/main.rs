@@ -216,3 +216,19 @@ fn files_of_a_trace_that_are_missing_or_wrong_are_named() {
          name,cpu_milli,memory_mib,num_gpu,gpu_milli",
     );
 }
+
+#[test]
+fn a_reader_that_has_had_enough_is_no_fault() {
+    let args = ["simulate", "mig", "--experiment", "fill", "--gpus", "1"];
+    let mut run = Command::new(env!("CARGO_BIN_EXE_gpudeck"))
+        .args(args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(run.stdout.take());
+    let ended = run.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(ended.stderr).unwrap(), "");
+    assert_eq!(ended.status.code(), Some(0));
+}
