@@ -453,13 +453,24 @@ pub fn contains(text: &str, word: &str) -> bool {
     if word.is_empty() {
         return true;
     }
-    if text.is_ascii() && word.is_ascii() {
-        return text
-            .as_bytes()
-            .windows(word.len())
-            .any(|w| w.eq_ignore_ascii_case(word.as_bytes()));
+    if !(text.is_ascii() && word.is_ascii()) {
+        return text.to_lowercase().contains(word);
     }
-    text.to_lowercase().contains(word)
+    let (Some(last), Some((first, rest))) = (
+        text.len().checked_sub(word.len()),
+        word.as_bytes().split_first(),
+    ) else {
+        return false;
+    };
+    // The first letter tells nearly all places apart: a filter looks at every text there is.
+    let starts = text.as_bytes().get(..=last).unwrap_or_default();
+    starts.iter().enumerate().any(|(at, c)| {
+        c.to_ascii_lowercase() == *first
+            && text
+                .as_bytes()
+                .get(at + 1..at + word.len())
+                .is_some_and(|t| t.eq_ignore_ascii_case(rest))
+    })
 }
 
 fn begins(text: &str, word: &str) -> bool {

@@ -7,13 +7,14 @@ use super::browse::ResourceRef;
 use super::command::{COMMANDS, CommandId, When};
 use super::picker::Choice;
 pub(super) use super::picker::Item;
+use super::picker::Text;
 use super::view::{Target, View};
 use crate::model::Str;
 
 /// What stands above the palette.
 pub(super) const TITLE: &str = "command";
 
-fn item(label: impl Into<String>, note: impl Into<String>, choice: Choice) -> Item {
+fn item(label: impl Into<Text>, note: impl Into<Text>, choice: Choice) -> Item {
     Item {
         label: label.into(),
         note: note.into(),
@@ -51,14 +52,14 @@ pub(super) fn items(app: &App) -> Vec<Item> {
     let mut named = namespaces(app);
     named.extend(contexts(app));
     named.extend(world.cluster.nodes().map(|(node, _)| {
-        let name = node.meta.name.clone();
-        item(&*name, "node", Choice::Go(Target::Node(name.clone())))
+        let name = &node.meta.name;
+        item(name, "node", Choice::Go(Target::Node(name.clone())))
     }));
     let ctx = world.ctx();
     let keys = world.cluster.workload_keys();
     named.extend(keys.filter(|key| ctx.in_scope(&key.namespace)).map(|key| {
         let go = Choice::Go(Target::Workload(key.clone()));
-        item(key.to_string(), &*key.kind, go)
+        item([&*key.namespace, "/", &*key.name].concat(), &key.kind, go)
     }));
     named.extend(resources(&world.browse.resources));
     for item in &mut named {
@@ -105,7 +106,7 @@ pub(super) fn namespaces(app: &App) -> Vec<Item> {
     let mut items = vec![item("all namespaces", note(None), Choice::Namespace(None))];
     for name in world.cluster.namespace_names() {
         items.push(item(
-            &*name,
+            &name,
             note(Some(&name)),
             Choice::Namespace(Some(name.clone())),
         ));
@@ -123,7 +124,7 @@ pub(super) fn typed_namespace(text: &str) -> Option<Item> {
         && !text.ends_with('-');
     valid.then(|| {
         item(
-            text,
+            text.to_owned(),
             "namespace, as typed",
             Choice::Namespace(Some(text.into())),
         )
@@ -138,7 +139,7 @@ pub(super) fn contexts(app: &App) -> Vec<Item> {
         .iter()
         .map(|name| Item {
             disabled: (*name == session.context).then_some("this is the one you look at"),
-            ..item(&**name, "context", Choice::Context(name.clone()))
+            ..item(name, "context", Choice::Context(name.clone()))
         })
         .collect()
 }

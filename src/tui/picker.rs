@@ -36,13 +36,51 @@ pub(super) enum Choice {
     SortBy(&'static str),
 }
 
+/// A text of an item. A large cluster has many items, so what exists already is not copied.
+#[derive(Clone, Debug)]
+pub(super) enum Text {
+    Fixed(&'static str),
+    Shared(Str),
+    Own(String),
+}
+
+impl std::ops::Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match self {
+            Text::Fixed(text) => text,
+            Text::Shared(text) => text,
+            Text::Own(text) => text,
+        }
+    }
+}
+
+impl From<&'static str> for Text {
+    fn from(text: &'static str) -> Self {
+        Text::Fixed(text)
+    }
+}
+
+impl From<&Str> for Text {
+    fn from(text: &Str) -> Self {
+        Text::Shared(text.clone())
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Text::Own(text)
+    }
+}
+
 /// An item.
 #[derive(Clone, Debug)]
 pub(super) struct Item {
     /// What is matched and shown.
-    pub(super) label: String,
+    pub(super) label: Text,
     /// What it is, after the label.
-    pub(super) note: String,
+    pub(super) note: Text,
     /// At the right end: the key that does the same.
     pub(super) key: String,
     /// Why it cannot be chosen now.
@@ -81,6 +119,8 @@ pub(super) struct Picker {
     offer: Option<fn(&str) -> Option<Item>>,
     /// Items before the offered one.
     fixed: usize,
+    /// What was looked for last, and all items that matched.
+    found: Option<(String, Vec<usize>)>,
 }
 
 /// Columns that labels are lined up to.
@@ -95,6 +135,7 @@ impl Picker {
         let mut picker = Picker {
             offer: None,
             fixed: items.len(),
+            found: None,
             title,
             input: Input::default(),
             items,
@@ -118,6 +159,7 @@ impl Picker {
         self.items.truncate(self.fixed);
         self.items.extend(items);
         self.fixed = self.items.len();
+        self.found = None;
         let (at, offset) = (self.at, self.offset);
         self.search();
         self.at = at.min(self.shown.len().saturating_sub(1));
@@ -134,7 +176,7 @@ impl Picker {
         let wanted = self.input.value().trim();
         self.items.truncate(self.fixed);
         if let Some(item) = self.offer.and_then(|offer| offer(wanted))
-            && !self.items.iter().any(|i| i.label == item.label)
+            && !self.items.iter().any(|i| *i.label == *item.label)
         {
             self.items.push(item);
         }
@@ -149,21 +191,30 @@ impl Picker {
         let pattern = Pattern::parse(wanted, CaseMatching::Ignore, Normalization::Smart);
         let mut matcher = Matcher::new(Config::DEFAULT);
         let mut chars = Vec::new();
-        let mut scored: Vec<(usize, u32)> = self
-            .items
-            .iter()
-            .enumerate()
-            .filter_map(|(i, item)| {
-                let score = pattern.score(Utf32Str::new(&item.label, &mut chars), &mut matcher)?;
-                Some((i, score))
-            })
-            .collect();
+        let items = &self.items;
+        let mut score = |i: usize| {
+            let text = Utf32Str::new(&items.get(i)?.label, &mut chars);
+            Some((i, pattern.score(text, &mut matcher)?))
+        };
+        // What is typed on matches a part of what matched before.
+        let before = self.found.take().filter(|_| self.offer.is_none());
+        let before = before.filter(|(typed, _)| narrows(typed, wanted));
+        let mut scored: Vec<(usize, u32)> = match before {
+            Some((_, found)) => found.into_iter().filter_map(&mut score).collect(),
+            None => (0..items.len()).filter_map(&mut score).collect(),
+        };
+        let found = scored.iter().map(|(i, _)| *i).collect();
+        self.found = Some((wanted.to_owned(), found));
         // Of two that match alike the shorter is nearer to what was typed.
-        scored.sort_by_key(|(i, score)| {
-            let len = self.items.get(*i).map_or(0, |item| item.label.len());
+        let rank = |(i, score): &(usize, u32)| {
+            let len = items.get(*i).map_or(0, |item| item.label.len());
             (*i >= self.fixed, std::cmp::Reverse(*score), len, *i)
-        });
-        scored.truncate(SHOWN_LIMIT);
+        };
+        if scored.len() > SHOWN_LIMIT {
+            scored.select_nth_unstable_by_key(SHOWN_LIMIT, rank);
+            scored.truncate(SHOWN_LIMIT);
+        }
+        scored.sort_unstable_by_key(rank);
         self.shown = scored
             .into_iter()
             .map(|(i, _)| {
@@ -226,7 +277,7 @@ impl Picker {
 
     /// Types the label under the cursor.
     fn complete(&mut self) {
-        if let Some(label) = self.current().map(|i| i.label.clone()) {
+        if let Some(label) = self.current().map(|i| i.label.to_string()) {
             self.input = Input::new(label);
             self.search();
         }
@@ -291,6 +342,13 @@ impl Picker {
     }
 }
 
+/// Whether all that matches `typed` is among what matches `before`: letters were added to a single
+/// word without the signs that mean something.
+fn narrows(before: &str, typed: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '/' | '_');
+    !before.is_empty() && typed.starts_with(before) && typed.chars().all(plain)
+}
+
 fn draw_item(item: &Item, hits: &[u32], strip: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
     let base = if item.disabled.is_some() {
         ctx.style(Meaning::Disabled)
@@ -313,7 +371,7 @@ fn draw_item(item: &Item, hits: &[u32], strip: Rect, buf: &mut Buffer, ctx: &Ctx
     }
     let lined_up = " ".repeat(LABEL_WIDTH.saturating_sub(item.label.width()));
     line.push_span(Span::raw(lined_up));
-    let note = item.disabled.unwrap_or(&item.note);
+    let note = item.disabled.unwrap_or(&*item.note);
     line.push_span(Span::styled(format!("  {note}"), ctx.style(Meaning::Muted)));
     let key = u16::try_from(item.key.width()).unwrap_or(u16::MAX);
     let room = strip.width.saturating_sub(key.saturating_add(2));
