@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 
 use super::browse::{Ask, Listing, NoListing, ResourceRef};
 use super::command::{Place, Where};
+use super::frame::Parts;
 use super::history::{History, Stop};
 use super::messages::{Level, Messages};
 use super::object::ObjectRef;
@@ -13,9 +14,9 @@ use super::prompt::Prompt;
 use super::session::Session;
 use super::settings::Settings;
 use super::text_pane::{Body, TextPane};
-use super::view::{Act, Target, View, ViewId};
+use super::view::{Act, Stamp, Target, View, ViewId};
 use super::world::World;
-use crate::model::{Delta, Str};
+use crate::model::{Delta, SourceReport, SourceState, Str};
 
 /// A thing that lies over the view and has the keys.
 pub(super) enum Layer {
@@ -129,6 +130,8 @@ pub struct App {
     pub(super) screen: Rect,
     /// A key was taken since that frame: rows and cursor may not be what the next key is meant for.
     pub(super) behind: bool,
+    /// What each view was last brought up to date with.
+    pub(super) prepared: Vec<Stamp>,
 }
 
 impl App {
@@ -156,6 +159,7 @@ impl App {
         }
         App {
             world: World::new(theme, glyphs, keymap, session),
+            prepared: vec![Stamp::default(); views.len()],
             views,
             current: 0,
             layers: Vec::new(),
@@ -186,6 +190,43 @@ impl App {
     /// The view on the screen.
     pub fn view(&self) -> Option<&dyn View> {
         self.views.get(self.current).map(|v| &**v)
+    }
+
+    /// A view that is not on the screen and whose rows do not show what is known; none while the
+    /// first lists are under way.
+    fn unprepared(&self) -> Option<usize> {
+        let loading = |s: &SourceReport| matches!(s.state, SourceState::Loading { .. });
+        if self.screen.is_empty() || self.world.cluster.sources().any(loading) {
+            return None;
+        }
+        let stamp = self.world.ctx().stamp();
+        let mut stamps = self.prepared.iter().enumerate();
+        stamps
+            .find(|(view, made_from)| *view != self.current && **made_from != stamp)
+            .map(|(view, _)| view)
+    }
+
+    /// Whether [`App::prepare`] has something to do.
+    pub fn has_unprepared(&self) -> bool {
+        self.unprepared().is_some()
+    }
+
+    /// Brings one view up to date that is not on the screen, so that it need not be done once
+    /// somebody looks at it.
+    pub fn prepare(&mut self) {
+        let Some(at) = self.unprepared() else { return };
+        self.refresh_view(at, Parts::of(self.screen).view);
+    }
+
+    /// Brings the rows of a view up to date.
+    pub(super) fn refresh_view(&mut self, at: usize, area: Rect) {
+        let ctx = self.world.ctx();
+        if let Some(view) = self.views.get_mut(at) {
+            view.refresh(area, &ctx);
+        }
+        if let Some(prepared) = self.prepared.get_mut(at) {
+            *prepared = ctx.stamp();
+        }
     }
 
     pub(super) fn view_mut(&mut self) -> Option<&mut Box<dyn View>> {

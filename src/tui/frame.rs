@@ -75,9 +75,9 @@ impl App {
         self.behind = false;
         let parts = Parts::of(screen);
         self.world.refresh();
+        self.refresh_view(self.current, parts.view);
         let ctx = self.world.ctx();
         if let Some(view) = self.views.get_mut(self.current) {
-            view.refresh(parts.view, &ctx);
             if let Some(target) = &self.wanted {
                 let mut found = view.select(target);
                 if !found && !view.filter().is_empty() {

@@ -3,7 +3,10 @@
 //! Signals come first, then input, data, time. What is ready is taken in before anything is drawn,
 //! and then at most one frame is drawn. Frames keep a distance that follows the time the terminal
 //! takes for one; a key is answered at once as long as the terminal keeps up. Rows are made anew
-//! from data less often the longer that takes, and the answer to a key does not wait for it.
+//! from data less often the longer that takes, and the answer to a key does not wait for it. Data is
+//! taken in small portions, so that a key waits for one of them at most. Views that are not on the
+//! screen are brought up to date now and then while nothing else is to be done, so that the first
+//! look at one finds its rows.
 
 use std::io::Write;
 use std::time::Duration;
@@ -30,6 +33,10 @@ const LONGEST_NEWS_GAP: Duration = Duration::from_secs(1);
 const NEWS_SHARE: u32 = 8;
 /// How long data is taken in before input and drawing get their turn.
 const INTAKE: Duration = Duration::from_millis(6);
+/// Changes that are taken in before a key that waits gets its turn.
+const PORTION: usize = 128;
+/// Distance of two views that are brought up to date behind the one on the screen.
+const PREPARE_GAP: Duration = Duration::from_millis(200);
 /// Ages change this often.
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -70,6 +77,25 @@ pub struct Console<W: Write> {
     news_due: Instant,
     /// The next frame answers a key.
     answers: bool,
+    /// A key has been taken in since the last frame.
+    taken: bool,
+    /// What is left of a message that was taken in in part.
+    rest: Option<Msg>,
+    /// No view is brought up to date behind the one on the screen before this.
+    prepare_due: Instant,
+    watch: Option<Watch>,
+}
+
+/// Who is told of each frame.
+type Watch = Box<dyn FnMut(Frame) + Send>;
+
+/// What became of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Frame {
+    /// Keys were taken in since the frame before.
+    pub answers: bool,
+    /// It differed from the frame before and was written.
+    pub drawn: bool,
 }
 
 enum Turn {
@@ -97,7 +123,16 @@ impl<W: Write> Console<W> {
             due: Instant::now(),
             news_due: Instant::now(),
             answers: false,
+            taken: false,
+            rest: None,
+            prepare_due: Instant::now(),
+            watch: None,
         }
+    }
+
+    /// Lets `watch` be told of each frame, once it is out or known to be like the one before.
+    pub fn watch(&mut self, watch: impl FnMut(Frame) + Send + 'static) {
+        self.watch = Some(Box::new(watch));
     }
 
     /// The state, to look at.
@@ -120,6 +155,8 @@ impl<W: Write> Console<W> {
             }
             let (due, dirty) = (self.due, self.app.is_dirty());
             let ages = !dirty && self.app.wants_tick();
+            let unprepared = self.app.has_unprepared();
+            let (rest, prepare_due) = (self.rest.is_some(), self.prepare_due);
             let turn = tokio::select! {
                 biased;
                 () = restorer.panicked() => return Err(TerminalError::Panicked),
@@ -132,6 +169,10 @@ impl<W: Write> Console<W> {
                     // The terminal is gone.
                     None => Turn::End,
                 },
+                () = std::future::ready(()), if rest => match self.rest.take() {
+                    Some(rest) => self.data(rest).await?,
+                    None => Turn::Go,
+                },
                 msg = self.ports.messages.recv(), if data_open => match msg {
                     Some(msg) => self.data(msg).await?,
                     None => {
@@ -141,6 +182,10 @@ impl<W: Write> Console<W> {
                 },
                 () = tokio::time::sleep_until(due), if dirty => Turn::Go,
                 () = tokio::time::sleep(SECOND), if ages => self.update(Msg::Tick).await?,
+                () = tokio::time::sleep_until(prepare_due), if unprepared => {
+                    self.prepare();
+                    Turn::Go
+                }
             };
             if matches!(turn, Turn::End) {
                 return Ok(());
@@ -155,7 +200,14 @@ impl<W: Write> Console<W> {
             Duration::ZERO
         };
         let news = Instant::now() >= self.news_due + patience;
-        self.screen.present(&mut self.app, news)?;
+        let drawn = self.screen.present(&mut self.app, news)?;
+        if let Some(watch) = &mut self.watch {
+            watch(Frame {
+                answers: self.taken,
+                drawn,
+            });
+        }
+        self.taken = false;
         let took = self.screen.flush_time();
         let distance = if took > QUICK_FLUSH {
             (took * 4).clamp(FRAME, SLOW_FRAME)
@@ -175,8 +227,17 @@ impl<W: Write> Console<W> {
         Ok(())
     }
 
+    /// Brings a view up to date that is not on the screen.
+    fn prepare(&mut self) {
+        let begun = std::time::Instant::now();
+        self.app.prepare();
+        let gap = (begun.elapsed() * NEWS_SHARE).max(PREPARE_GAP);
+        self.prepare_due = Instant::now() + gap;
+    }
+
     /// A key and all that are ready behind it.
     async fn keys(&mut self, first: Msg) -> Result<Turn, TerminalError> {
+        self.taken = true;
         let mut next = Some(first);
         while let Some(msg) = next {
             if matches!(self.update(msg).await?, Turn::End) {
@@ -191,18 +252,22 @@ impl<W: Write> Console<W> {
         Ok(Turn::Go)
     }
 
-    /// Data and what is ready behind it, for a bounded time.
+    /// Data and what is ready behind it, for a bounded time and until a key waits.
     async fn data(&mut self, first: Msg) -> Result<Turn, TerminalError> {
         let begun = std::time::Instant::now();
         let mut next = Some(first);
-        while let Some(msg) = next {
+        while let Some(mut msg) = next {
+            self.rest = beyond_portion(&mut msg);
             if matches!(self.update(msg).await?, Turn::End) {
                 return Ok(Turn::End);
             }
-            if begun.elapsed() > INTAKE {
+            if begun.elapsed() > INTAKE || !self.keys.is_empty() {
                 break;
             }
-            next = self.ports.messages.try_recv().ok();
+            next = self.rest.take();
+            if next.is_none() {
+                next = self.ports.messages.try_recv().ok();
+            }
         }
         Ok(Turn::Go)
     }
@@ -268,5 +333,16 @@ impl<W: Write> Console<W> {
                 .update(Msg::Notice(Level::Warn, text), Timestamp::now());
         }
         Ok(())
+    }
+}
+
+/// Takes from a message what is more than a portion.
+fn beyond_portion(msg: &mut Msg) -> Option<Msg> {
+    match msg {
+        Msg::Deltas { generation, deltas } if deltas.len() > PORTION => Some(Msg::Deltas {
+            generation: *generation,
+            deltas: deltas.split_off(PORTION),
+        }),
+        _ => None,
     }
 }
