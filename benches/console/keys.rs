@@ -1,13 +1,14 @@
 //! From a key to the frame that answers it, through the console's own loop, at the large size.
 
-use std::io::{self, Write};
+use std::collections::BTreeMap;
+use std::io;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use gpudeck::model::{Change, Delta, Kind, Pod, Str};
+use gpudeck::model::{Change, Delta, Pod};
 use gpudeck::tui::glyphs::Glyphs;
 use gpudeck::tui::key::Key;
 use gpudeck::tui::run::{Console, Ports};
@@ -24,34 +25,18 @@ use crate::world::World;
 const KEYS: usize = 1_000;
 const SIZE: (u16, u16) = (200, 60);
 const BAR: &str = "bar: p99 16 ms";
-/// A key that changes nothing draws nothing.
-const NO_FRAME: Duration = Duration::from_millis(200);
+/// Longest wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Changes a second, in batches this far apart.
 const CHANGES: usize = 1_000;
 const BATCH_EVERY: Duration = Duration::from_millis(20);
 
-/// Where frames go: tells when the frame is out that was drawn after the marked key was taken.
-#[derive(Clone)]
-struct Wire {
-    marked: Arc<Mutex<Option<Str>>>,
-    answered: Sender<Instant>,
-}
-
-impl Write for Wire {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let mut marked = self.marked.lock().expect("nothing panics with this lock");
-        // The console has dropped its copy, so the key before it is folded into this frame.
-        if marked.as_ref().is_some_and(|m| Arc::strong_count(m) == 1) {
-            *marked = None;
-            // Nobody waits any more when the last key has been answered.
-            let _ = self.answered.send(Instant::now());
-        }
-        Ok(())
-    }
+/// What the console answered a key with, and when that was out.
+#[derive(Clone, Copy)]
+struct Answer {
+    at: Instant,
+    /// A frame; else it knew that nothing on the screen changes.
+    drawn: bool,
 }
 
 /// The walk over all views: moves, pages, filters, sorting, descriptions, the palette.
@@ -119,18 +104,24 @@ fn measure(runtime: &Runtime, what: &str, deltas: &[Delta], changing: bool) {
     app.update(filling, now);
 
     let (answered, answers) = channel();
-    let marked = Arc::new(Mutex::new(None));
-    let wire = Wire {
-        marked: Arc::clone(&marked),
-        answered,
-    };
-    let screen = Screen::over(wire, Arc::new(Restorer::detached()), Box::new(|| SIZE));
+    let screen = Screen::over(
+        io::sink(),
+        Arc::new(Restorer::detached()),
+        Box::new(|| SIZE),
+    );
     let (keys, key_in) = mpsc::unbounded_channel();
     let (messages_tx, messages) = mpsc::channel(64);
     let (commands, _commands_in) = mpsc::channel(64);
     let (_asked, asked_in) = mpsc::unbounded_channel();
     let ports = Ports { messages, commands };
     let mut console = Console::new(app, screen, ports, key_in, asked_in, None);
+    console.watch(move |frame| {
+        if frame.answers {
+            let (at, drawn) = (Instant::now(), frame.drawn);
+            // Nobody waits any more when the last key has been answered.
+            let _ = answered.send(Answer { at, drawn });
+        }
+    });
 
     let stop = Arc::new(AtomicBool::new(false));
     let changer = changing.then(|| {
@@ -139,7 +130,7 @@ fn measure(runtime: &Runtime, what: &str, deltas: &[Delta], changing: bool) {
         std::thread::spawn(move || change(&pods, &messages, &stop))
     });
     let typist = std::thread::spawn(move || {
-        let times = press(&keys, &marked, &answers);
+        let times = press(&keys, &answers);
         // The console ends when its keyboard does.
         drop(keys);
         times
@@ -147,34 +138,63 @@ fn measure(runtime: &Runtime, what: &str, deltas: &[Delta], changing: bool) {
     runtime.block_on(console.run()).expect("the console runs");
     stop.store(true, Ordering::Relaxed);
     drop(console);
-    let mut told = typist.join().expect("the typist ends");
+    let told = typist.join().expect("the typist ends");
     if let Some(changer) = changer {
         changer.join().expect("the changer ends");
     }
     drop(messages_tx);
 
-    let mut times: Vec<Duration> = told.iter().map(|t| t.1).collect();
+    let (mut told, same): (Told, Told) = told.into_iter().partition(|t| t.drawn);
+    let mut times: Vec<Duration> = told.iter().map(|t| t.time).collect();
     times.sort_unstable();
     let p99 = times
         .get(times.len() * 99 / 100)
         .copied()
         .unwrap_or_default();
-    let note = format!("{} of {} keys; {BAR}", spread(&mut times), times.len());
+    let note = format!("{} of {} frames; {BAR}", spread(&mut times), times.len());
     line(what, &time(p99), &note);
-    told.sort_by_key(|t| std::cmp::Reverse(t.1));
+    told.sort_by_key(|t| std::cmp::Reverse(t.time));
     let slowest: Vec<String> = told
         .iter()
-        .take(6)
-        .map(|((what, key), t, _)| format!("{what} {key} {}", time(*t)))
+        .take(8)
+        .map(|t| format!("{} {} {}", t.what, t.key, time(t.time)))
         .collect();
     println!("    slowest: {}", slowest.join(", "));
-    let mut used: Vec<Duration> = told.iter().filter_map(|t| t.2).collect();
-    if !changing && !used.is_empty() {
+    let mut unchanged: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
+    for t in &same {
+        *unchanged.entry((t.view, t.what, t.key)).or_default() += 1;
+    }
+    let unchanged: Vec<String> = unchanged
+        .into_iter()
+        .map(|((view, what, key), n)| format!("{what} {key} in view {view} ×{n}"))
+        .collect();
+    println!(
+        "    {} keys changed nothing on the screen: {}",
+        same.len(),
+        unchanged.join(", ")
+    );
+    let mut used: Vec<Duration> = told.iter().filter_map(|t| t.cpu).collect();
+    if !used.is_empty() {
         println!(
-            "    CPU time of it, whatever else the machine does: {}",
+            "    CPU time from the key until the console sleeps again: {}",
             spread(&mut used)
         );
     }
+    told.sort_by_key(|t| std::cmp::Reverse(t.cpu));
+    let dearest: Vec<String> = told
+        .iter()
+        .take(8)
+        .map(|t| {
+            format!(
+                "{} {} in view {} {}",
+                t.what,
+                t.key,
+                t.view,
+                time(t.cpu.unwrap_or_default())
+            )
+        })
+        .collect();
+    println!("    most of it: {}", dearest.join(", "));
 }
 
 fn pod(delta: &Delta) -> Option<&Arc<Pod>> {
@@ -184,7 +204,18 @@ fn pod(delta: &Delta) -> Option<&Arc<Pod>> {
     }
 }
 
-type Told = Vec<((&'static str, &'static str), Duration, Option<Duration>)>;
+/// A key and its answer.
+struct Pressed {
+    view: &'static str,
+    what: &'static str,
+    key: &'static str,
+    time: Duration,
+    /// CPU time of the console's thread.
+    cpu: Option<Duration>,
+    drawn: bool,
+}
+
+type Told = Vec<Pressed>;
 
 /// CPU time that the console's thread, the main one, has used while it slept last; Linux only.
 fn cpu() -> Option<Duration> {
@@ -196,45 +227,39 @@ fn cpu() -> Option<Duration> {
     ))
 }
 
-/// Presses the keys at a typist's pace; each with the time to its frame.
-fn press(
-    keys: &mpsc::UnboundedSender<Msg>,
-    marked: &Mutex<Option<Str>>,
-    answers: &Receiver<Instant>,
-) -> Told {
+/// Presses the keys at a typist's pace; each with the time to its answer.
+fn press(keys: &mpsc::UnboundedSender<Msg>, answers: &Receiver<Answer>) -> Told {
     let walk = walk();
     let mut rng = fastrand::Rng::with_seed(1);
     let mut told = Vec::new();
+    let mut view = "1";
     // The first frames make all rows for the first time.
     std::thread::sleep(Duration::from_millis(300));
     for (what, name) in walk.iter().cycle().take(KEYS) {
         std::thread::sleep(Duration::from_millis(rng.u64(4..24)));
+        if *what == "view" {
+            view = name;
+        }
         let key = Key::from_str(name).expect("the walk names keys");
-        let mark: Str = "mark".into();
-        *marked.lock().expect("nothing panics with this lock") = Some(mark.clone());
-        // Of another generation, so the console drops it unread.
-        let marker = Msg::Deltas {
-            generation: u64::MAX,
-            deltas: vec![Delta::Unreadable {
-                kind: Kind::Pod,
-                what: mark,
-            }],
-        };
         let (begun, used) = (Instant::now(), cpu());
-        if keys.send(Msg::Key(key)).is_err() || keys.send(marker).is_err() {
+        if keys.send(Msg::Key(key)).is_err() {
             break;
         }
-        match answers.recv_timeout(NO_FRAME) {
-            Ok(at) => {
-                // Until it sleeps again: only then the system tells its time in full.
-                std::thread::sleep(Duration::from_millis(3));
-                let used = cpu().zip(used).map(|(after, before)| after - before);
-                told.push(((*what, *name), at - begun, used));
-            }
-            Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
+        let Ok(answer) = answers.recv_timeout(PATIENCE) else {
+            break;
+        };
+        // Until it sleeps again: only then the system tells its time in full.
+        std::thread::sleep(Duration::from_millis(3));
+        told.push(Pressed {
+            view,
+            what,
+            key: name,
+            time: answer.at - begun,
+            cpu: cpu().zip(used).map(|(after, before)| after - before),
+            drawn: answer.drawn,
+        });
     }
+    assert_eq!(told.len(), KEYS, "keys that were answered");
     told
 }
 

@@ -23,6 +23,7 @@ mod paint;
 mod parts;
 mod report;
 mod sync;
+mod table;
 mod term;
 mod world;
 
@@ -38,12 +39,13 @@ const CONSOLE_OF: &str = "--console-of";
 /// A section's name and what it measures.
 type Section = (&'static str, fn(&Runtime, &mut World));
 
-const SECTIONS: [Section; 6] = [
+const SECTIONS: [Section; 7] = [
     ("paint", paint::run),
     ("fill", sync::fill),
     ("sync", sync::run),
     ("keys", keys::run),
     ("parts", parts::run),
+    ("table", table::run),
     ("idle", idle::run),
 ];
 
