@@ -42,6 +42,26 @@ pub struct NodeRow {
     pub state: String,
     /// How bad that is.
     pub severity: Severity,
+    /// What its labels tell, looked up once: filters and groups ask for it of all nodes at once.
+    pub(super) labels: Labels,
+}
+
+/// What the labels of a node tell.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Labels {
+    tier: Option<&'static str>,
+    pub(super) leaf: Option<Str>,
+    pub(super) zone: Option<Str>,
+}
+
+impl Labels {
+    fn of(node: &Node) -> Self {
+        Labels {
+            tier: node.tier().map(|(tier, _)| tier.name()),
+            leaf: node.leaf().map(Into::into),
+            zone: node.zone().map(Into::into),
+        }
+    }
 }
 
 /// How bad the state of a node is.
@@ -195,6 +215,7 @@ impl NodeRow {
             cpu_percent: percent(held.requests.cpu_milli, node.allocatable.cpu_milli),
             mem_percent: percent(held.requests.mem_bytes, node.allocatable.mem_bytes),
             mig: held.mig(node),
+            labels: Labels::of(node),
             node: Some(node.clone()),
             cells,
             state,
@@ -219,7 +240,16 @@ impl NodeRow {
             // Where nodes may be listed, one that only its pods name has left.
             state: if nodes_known { "gone" } else { "nodes denied" }.to_owned(),
             severity: Severity::Unknown,
+            labels: Labels::default(),
         }
+    }
+
+    /// Whether it stands at the same place of a map as another row of the same node, so that
+    /// nothing moves when it is put there instead.
+    pub(super) fn stands_as(&self, other: &NodeRow) -> bool {
+        self.node.is_some() == other.node.is_some()
+            && self.labels == other.labels
+            && self.model() == other.model()
     }
 
     /// Short model name.
@@ -232,10 +262,7 @@ impl NodeRow {
 
     /// Tier as screens write it.
     pub fn tier(&self) -> Option<&'static str> {
-        self.node
-            .as_ref()
-            .and_then(|n| n.tier())
-            .map(|(t, _)| t.name())
+        self.labels.tier
     }
 
     /// Physical GPUs; `None` when not known.
@@ -272,12 +299,12 @@ impl NodeRow {
 
     /// The closest switch above it.
     pub fn leaf(&self) -> Option<&str> {
-        self.node.as_ref().and_then(|n| n.leaf())
+        self.labels.leaf.as_deref()
     }
 
     /// Its zone.
     pub fn zone(&self) -> Option<&str> {
-        self.node.as_ref().and_then(|n| n.zone())
+        self.labels.zone.as_deref()
     }
 
     /// Whether one of the texts that a person looks for contains `word`.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ahash::AHashMap;
+
 use crate::model::{Cluster, Str};
 use crate::tui::views::node_row::{NodeRow, natural_order};
 
@@ -66,15 +68,22 @@ impl GroupBy {
         }
     }
 
-    fn key(self, row: &NodeRow, cluster: &Cluster) -> Option<Str> {
+    fn key(self, row: &NodeRow, owners: &mut Owners, cluster: &Cluster) -> Option<Str> {
         match self {
-            GroupBy::Leaf => row.leaf().map(Into::into),
-            GroupBy::Zone => row.zone().map(Into::into),
+            GroupBy::Leaf => row.labels.leaf.clone(),
+            GroupBy::Zone => row.labels.zone.clone(),
             GroupBy::Model => row.model().map(Into::into),
-            GroupBy::Namespace => owner(row, cluster),
+            GroupBy::Namespace => owners
+                .entry(row.name.clone())
+                .or_insert_with(|| owner(row, cluster))
+                .clone(),
         }
     }
 }
+
+/// Nodes with the namespace that holds most of their GPUs, as far as it was asked for: finding it
+/// looks at all pods of a node.
+pub(super) type Owners = AHashMap<Str, Option<Str>>;
 
 /// The namespace that holds most of a node's GPUs (by devices asked).
 fn owner(row: &NodeRow, cluster: &Cluster) -> Option<Str> {
@@ -114,6 +123,21 @@ pub struct Group {
 }
 
 impl Group {
+    /// Counts anew, after rows have changed in place.
+    pub(super) fn recount(&mut self, rows: &[Arc<NodeRow>]) {
+        let nodes = std::mem::take(&mut self.nodes);
+        *self = Group {
+            label: std::mem::take(&mut self.label),
+            nodes: Vec::with_capacity(nodes.len()),
+            ..Group::default()
+        };
+        for index in nodes {
+            if let Some(row) = rows.get(index) {
+                self.take(index, row);
+            }
+        }
+    }
+
     fn take(&mut self, index: usize, row: &NodeRow) {
         self.nodes.push(index);
         self.gpus += row.cells.len();
@@ -126,6 +150,16 @@ impl Group {
 
 /// Groups in the order of their labels; nodes that do not tell come last.
 pub fn groups(rows: &[Arc<NodeRow>], by: GroupBy, cluster: &Cluster) -> Vec<Group> {
+    groups_of(rows, by, &mut Owners::default(), cluster)
+}
+
+/// The same, with what is known of owners.
+pub(super) fn groups_of(
+    rows: &[Arc<NodeRow>],
+    by: GroupBy,
+    owners: &mut Owners,
+    cluster: &Cluster,
+) -> Vec<Group> {
     let mut told: BTreeMap<Str, Group> = BTreeMap::new();
     let mut untold = Group {
         label: by.untold().to_owned(),
@@ -141,7 +175,7 @@ pub fn groups(rows: &[Arc<NodeRow>], by: GroupBy, cluster: &Cluster) -> Vec<Grou
             unknown.take(index, row);
             continue;
         }
-        match by.key(row, cluster) {
+        match by.key(row, owners, cluster) {
             Some(key) => told
                 .entry(key)
                 .or_insert_with_key(|key| Group {

@@ -18,9 +18,11 @@ pub use group::{Group, GroupBy, groups};
 pub use layout::Zoom;
 pub(crate) use paint::{LEGEND, looks};
 
+use self::group::Owners;
 use self::layout::{Item, Layout};
 use super::describe;
-use super::node_row::{self, NodeRow};
+use super::list::each_once;
+use super::node_row::{self, NodeRow, natural_order};
 use crate::model::{Cluster, Kind, Str};
 use crate::tui::filter::Filter;
 use crate::tui::state::{DataState, Placeholder};
@@ -61,8 +63,9 @@ pub struct FleetView {
     all: Vec<Arc<NodeRow>>,
     rows: Vec<Arc<NodeRow>>,
     /// Nodes that are left out because they have no GPUs.
-    without_gpus: usize,
+    without_gpus: HashSet<Str>,
     groups: Vec<Group>,
+    owners: Owners,
     layout: Layout,
     /// The zoom in force.
     zoom: Option<Zoom>,
@@ -80,20 +83,91 @@ pub struct FleetView {
     last_mark: Option<Str>,
 }
 
-/// Nodes that belong on the map, and how many do not because they have no GPUs.
-pub fn rows(cluster: &Cluster) -> (Vec<Arc<NodeRow>>, usize) {
-    let all = node_row::all(cluster);
-    let before = all.len();
-    let rows: Vec<Arc<NodeRow>> = all
-        .into_iter()
-        .filter(NodeRow::has_gpus)
-        .map(Arc::new)
-        .collect();
-    let without = before - rows.len();
-    (rows, without)
+/// Where a node stands among the rows, or where it would.
+fn position(rows: &[Arc<NodeRow>], unknown: bool, name: &str) -> Result<usize, usize> {
+    rows.binary_search_by(|row| {
+        let known_first = row.node.is_none().cmp(&unknown);
+        known_first.then_with(|| natural_order(&row.name, name))
+    })
+}
+
+fn insert(rows: &mut Vec<Arc<NodeRow>>, row: Arc<NodeRow>) {
+    let (Ok(at) | Err(at)) = position(rows, row.node.is_none(), &row.name);
+    rows.insert(at, row);
 }
 
 impl FleetView {
+    /// Takes all nodes anew.
+    fn take_all(&mut self, cluster: &Cluster) {
+        let (rows, without): (Vec<_>, Vec<_>) = node_row::all(cluster)
+            .into_iter()
+            .partition(NodeRow::has_gpus);
+        self.all = rows.into_iter().map(Arc::new).collect();
+        self.without_gpus = without.into_iter().map(|r| r.name).collect();
+        self.owners.clear();
+        self.dirty = true;
+    }
+
+    /// Takes the nodes that have changed. As long as each stays at its place, so does the map.
+    fn take<'k>(&mut self, names: impl Iterator<Item = &'k Str>, cluster: &Cluster) {
+        let mut in_place = !self.dirty
+            && self.filter.is_empty()
+            && self.group_by.is_some_and(|by| by != GroupBy::Namespace);
+        let mut changed = false;
+        for name in names {
+            changed = true;
+            self.owners.remove(name);
+            self.without_gpus.remove(name);
+            let row = node_row::one(cluster, name);
+            let (row, without) = match row {
+                Some(row) if row.has_gpus() => (Some(Arc::new(row)), false),
+                Some(_) => (None, true),
+                None => (None, false),
+            };
+            if without {
+                self.without_gpus.insert(name.clone());
+            }
+            // Whether the node itself was known is part of the order.
+            let old = [false, true]
+                .into_iter()
+                .find_map(|unknown| position(&self.all, unknown, name).ok());
+            match (old, row) {
+                (None, None) => {}
+                (Some(at), None) => {
+                    self.all.remove(at);
+                    in_place = false;
+                }
+                (None, Some(row)) => {
+                    insert(&mut self.all, row);
+                    in_place = false;
+                }
+                (Some(at), Some(row)) => {
+                    let same = |old: &Arc<NodeRow>| {
+                        layout::cells_of(old) == layout::cells_of(&row) && old.stands_as(&row)
+                    };
+                    if !self.all.get(at).is_some_and(same) {
+                        self.all.remove(at);
+                        insert(&mut self.all, row);
+                        in_place = false;
+                        continue;
+                    }
+                    // Without a filter both have the same rows.
+                    for rows in [Some(&mut self.all), in_place.then_some(&mut self.rows)] {
+                        if let Some(place) = rows.and_then(|rows| rows.get_mut(at)) {
+                            *place = Arc::clone(&row);
+                        }
+                    }
+                }
+            }
+        }
+        self.dirty |= changed && !in_place;
+        if changed && in_place {
+            for group in &mut self.groups {
+                group.recount(&self.rows);
+            }
+        }
+    }
+
     fn rebuild(&mut self, area: Rect, ctx: &Ctx<'_>) {
         self.rows = if self.filter.is_empty() {
             self.all.clone()
@@ -105,7 +179,7 @@ impl FleetView {
             self.group_by = Some(GroupBy::choose(&self.all));
         }
         let by = self.group_by.unwrap_or(GroupBy::Model);
-        self.groups = group::groups(&self.rows, by, ctx.cluster);
+        self.groups = group::groups_of(&self.rows, by, &mut self.owners, ctx.cluster);
         let map = paint::map_area(area);
         let lay = |zoom| Layout::of(&self.groups, &self.rows, zoom, map.width, map.height);
         let (zoom, layout) = match self.asked_zoom {
@@ -229,8 +303,11 @@ impl View for FleetView {
             at: self.filter.by_time().then(|| ctx.now.as_second()),
         };
         if self.made.as_ref().is_none_or(|m| m.stamp != made.stamp) {
-            (self.all, self.without_gpus) = rows(ctx.cluster);
-            self.dirty = true;
+            let since = self.made.as_ref().and_then(|m| m.stamp.since(&made.stamp));
+            match since.and_then(|version| ctx.cluster.nodes_changed_since(version)) {
+                Some(names) => self.take(each_once(names), ctx.cluster),
+                None => self.take_all(ctx.cluster),
+            }
         }
         if self.dirty || self.made.as_ref() != Some(&made) {
             self.rebuild(area, ctx);

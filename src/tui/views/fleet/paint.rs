@@ -295,7 +295,7 @@ fn legend(view: &FleetView, ctx: &Ctx<'_>, gap: &'static str) -> Line<'static> {
 
 /// How many nodes the map leaves out, in words.
 fn left_out(view: &FleetView) -> String {
-    match view.without_gpus {
+    match view.without_gpus.len() {
         0 => String::new(),
         1 => "1 node without GPUs left out".to_owned(),
         n => format!("{} nodes without GPUs left out", format::count_of(n)),
