@@ -1,7 +1,6 @@
 //! What has changed since when, so that whoever shows many things need not look at all of them.
 
-use std::collections::{HashSet, VecDeque};
-use std::hash::Hash;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Changes that are kept at least; more are kept while there are more things.
 const KEPT: usize = 4_096;
@@ -25,7 +24,7 @@ impl<K> Default for ChangeLog<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash> ChangeLog<K> {
+impl<K: Clone + Ord> ChangeLog<K> {
     /// Notes a change. `things`: how many there are; a log that names them all is no longer useful
     /// than a look at all of them.
     pub(super) fn note(&mut self, version: u64, key: &K, things: usize) {
@@ -41,7 +40,7 @@ impl<K: Clone + Eq + Hash> ChangeLog<K> {
 
     /// Keeps the latest change of each thing, of at most `most` things.
     fn shorten(&mut self, most: usize) {
-        let mut seen = HashSet::new();
+        let mut seen = BTreeSet::new();
         let mut kept = VecDeque::with_capacity(self.limit);
         while let Some((version, key)) = self.changes.pop_back() {
             if seen.len() == most {

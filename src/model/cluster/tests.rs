@@ -1,0 +1,169 @@
+//! Random histories, and single ones that have gone wrong.
+#![allow(clippy::unwrap_used)]
+use super::super::delta::SourceState;
+use super::super::meta::{Meta, Owner};
+use super::super::pod::Phase;
+use super::super::resources::Resources;
+use super::*;
+use proptest::prelude::*;
+
+/// A step of a random history over few names, so that they meet often.
+fn step() -> impl Strategy<Value = (u8, u8, u8, u8, u8)> {
+    (0..8_u8, 0..12_u8, 0..4_u8, 0..5_u8, 0..3_u8)
+}
+
+fn pod(uid: u8, node: u8, phase: u8, job: u8) -> Arc<Pod> {
+    let mut requests = Resources::default();
+    // Two of them ask for more than 64 bits can sum up.
+    let gpus = if uid < 10 {
+        i64::from(uid % 3)
+    } else {
+        i64::MAX - 1
+    };
+    requests.set_extended(&"nvidia.com/gpu".into(), gpus);
+    requests.set_extended(&"nvidia.com/mig-1g.10gb".into(), i64::from(uid % 2));
+    let owner = Owner {
+        kind: "Job".into(),
+        name: format!("job-{job}").into(),
+        uid: Uid(format!("j{job}").into()),
+        controller: true,
+    };
+    Arc::new(Pod {
+        meta: Meta {
+            uid: Uid(format!("p{uid}").into()),
+            name: format!("pod-{uid}").into(),
+            namespace: format!("ns-{}", job % 2).into(),
+            owners: Box::new([owner]),
+            ..Meta::default()
+        },
+        node: (node > 0).then(|| format!("node-{node}").into()),
+        phase: [
+            Phase::Pending,
+            Phase::Running,
+            Phase::Succeeded,
+            Phase::Failed,
+            Phase::Unknown,
+        ]
+        .get(usize::from(phase))
+        .copied()
+        .unwrap_or_default(),
+        requests,
+        ..Pod::default()
+    })
+}
+
+fn job(uid: u8, owned: bool) -> Arc<Job> {
+    let owner = Owner {
+        kind: "TrainJob".into(),
+        name: "top".into(),
+        uid: Uid("top".into()),
+        controller: true,
+    };
+    Arc::new(Job {
+        meta: Meta {
+            uid: Uid(format!("j{uid}").into()),
+            name: format!("job-{uid}").into(),
+            namespace: format!("ns-{}", uid % 2).into(),
+            owners: if owned {
+                Box::new([owner])
+            } else {
+                Box::new([])
+            },
+            ..Meta::default()
+        },
+        ..Job::default()
+    })
+}
+
+fn gone(uid: String, name: String) -> Gone {
+    Gone {
+        uid: Uid(uid.into()),
+        namespace: "".into(),
+        name: name.into(),
+    }
+}
+
+fn delta((what, uid, node, phase, job_uid): (u8, u8, u8, u8, u8)) -> Delta {
+    match what {
+        0..=3 => Delta::Pod(Change::Set(pod(uid, node, phase, job_uid))),
+        4 => Delta::Pod(Change::Gone(gone(format!("p{uid}"), format!("pod-{uid}")))),
+        5 => Delta::Job(Change::Set(job(job_uid, uid % 2 == 0))),
+        6 => Delta::Job(Change::Gone(gone(
+            format!("j{job_uid}"),
+            format!("job-{job_uid}"),
+        ))),
+        _ if phase == 0 => Delta::Node(Change::Gone(gone(
+            format!("n{node}"),
+            format!("node-{node}"),
+        ))),
+        _ => Delta::Node(Change::Set(Arc::new(Node {
+            meta: Meta {
+                uid: Uid(format!("n{node}").into()),
+                name: format!("node-{node}").into(),
+                ..Meta::default()
+            },
+            ..Node::default()
+        }))),
+    }
+}
+
+proptest! {
+    /// Whatever the order of changes, the running sums are those of a fresh count of the end.
+    #[test]
+    fn sums_equal_a_fresh_count(history in prop::collection::vec(step(), 0..120)) {
+        let mut folded = Cluster::new();
+        for s in history {
+            folded.apply(&delta(s));
+        }
+        let mut fresh = Cluster::new();
+        for job in folded.jobs.values() {
+            fresh.apply(&Delta::Job(Change::Set(job.clone())));
+        }
+        for (node, _) in folded.nodes() {
+            fresh.apply(&Delta::Node(Change::Set(node.clone())));
+        }
+        for pod in folded.pods() {
+            fresh.apply(&Delta::Pod(Change::Set(pod.clone())));
+        }
+        prop_assert_eq!(folded.namespace_figures(), fresh.namespace_figures());
+        prop_assert_eq!(folded.workloads().collect::<Vec<_>>(), fresh.workloads().collect::<Vec<_>>());
+        let held = |c: &Cluster| -> Vec<(Str, NodeUse)> {
+            c.nodes.iter().map(|(n, e)| (n.clone(), e.held.clone())).collect()
+        };
+        prop_assert_eq!(held(&folded).into_iter().filter(|h| !h.1.pods.is_empty()).collect::<Vec<_>>(),
+            held(&fresh).into_iter().filter(|h| !h.1.pods.is_empty()).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_workload_of_several_jobs_lasts_until_its_last_one() {
+    let mut c = Cluster::new();
+    let set = |id: u8| Delta::Job(Change::Set(job(id, true)));
+    let leave = |id: u8| Delta::Job(Change::Gone(gone(format!("j{id}"), format!("job-{id}"))));
+    c.apply(&set(1));
+    c.apply(&set(3));
+    assert_eq!(c.workload_count(), 1, "one controller made both");
+    c.apply(&leave(3));
+    assert_eq!(c.workload_count(), 1);
+    c.apply(&leave(1));
+    assert_eq!(c.workload_count(), 0);
+}
+
+#[test]
+fn a_denied_source_is_not_an_empty_one() {
+    let mut c = Cluster::new();
+    let report = |state| {
+        Delta::Source(SourceReport {
+            kind: Kind::Node,
+            namespace: None,
+            state,
+            at: jiff::Timestamp::UNIX_EPOCH,
+        })
+    };
+    c.apply(&report(SourceState::Denied {
+        why: "list nodes".into(),
+    }));
+    assert_eq!(super::super::figures::Figures::of(&c).nodes, None);
+    c.apply(&report(SourceState::Live));
+    assert_eq!(super::super::figures::Figures::of(&c).nodes, Some(0));
+}
