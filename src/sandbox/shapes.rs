@@ -95,7 +95,7 @@ pub(super) fn check(res: &Resource, object: &Value) -> Result<(), ApiError> {
         .iter()
         .filter(|(g, p, ..)| *g == res.group && *p == res.plural);
     for (_, _, pointer, shape, go_type) in own {
-        let Some(value) = object.pointer(pointer) else {
+        let Some(value) = super::object::at(object, pointer) else {
             continue;
         };
         let good = match (shape, value) {

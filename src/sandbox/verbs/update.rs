@@ -175,7 +175,7 @@ impl Inner {
             ));
         }
         if part == Part::Status {
-            new = with_status(res.custom, old, &new);
+            new = with_status(res.custom, old, new);
         }
         let old_meta = old.get("metadata").and_then(Value::as_object);
         let Some(meta) = meta::of(&mut new) else {
@@ -297,29 +297,34 @@ pub(in crate::sandbox) fn released(object: &Value) -> bool {
         && object.pointer("/spec/finalizers").and_then(Value::as_array).is_none_or(Vec::is_empty)
 }
 
-/// The old object with the status of `new`; built-in kinds take labels and annotations too.
-fn with_status(custom: bool, old: &Value, new: &Value) -> Value {
-    let mut result = old.clone();
-    if let Some(map) = result.as_object_mut() {
-        match new.get("status") {
-            Some(status) => map.insert("status".into(), status.clone()),
-            None => map.remove("status"),
-        };
+/// `new` with all but its status as it was; built-in kinds take labels and annotations too.
+fn with_status(custom: bool, old: &Value, mut new: Value) -> Value {
+    keep(&mut new, old, |field| {
+        matches!(field, "status" | "metadata")
+    });
+    let nothing = Value::Null;
+    let old_meta = old.get("metadata").unwrap_or(&nothing);
+    if let Some(meta) = new.get_mut("metadata") {
+        keep(meta, old_meta, |field| {
+            field == "managedFields"
+                || (!custom && matches!(field, "labels" | "annotations" | "finalizers"))
+        });
     }
-    if let Some(meta) = meta::of(&mut result)
-        && let Some(managed) = new.pointer("/metadata/managedFields")
-    {
-        meta.insert("managedFields".into(), managed.clone());
-    }
-    if !custom && let Some(meta) = meta::of(&mut result) {
-        for field in ["labels", "annotations", "finalizers"] {
-            match new.get("metadata").and_then(|m| m.get(field)) {
-                Some(value) => meta.insert(field.into(), value.clone()),
-                None => meta.remove(field),
-            };
+    new
+}
+
+/// Puts the members of `old` back into `new`, those aside that it may change. Comparing costs less
+/// than copying, and they hardly ever differ.
+fn keep(new: &mut Value, old: &Value, may_change: impl Fn(&str) -> bool) {
+    let (Some(new), Some(old)) = (new.as_object_mut(), old.as_object()) else {
+        return;
+    };
+    new.retain(|field, _| may_change(field) || old.contains_key(field));
+    for (field, value) in old {
+        if !may_change(field) && new.get(field) != Some(value) {
+            new.insert(field.clone(), value.clone());
         }
     }
-    result
 }
 
 fn spec_differs(custom: bool, old: &Value, new: &Value) -> bool {
