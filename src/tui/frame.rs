@@ -77,24 +77,24 @@ impl App {
         self.world.refresh();
         self.refresh_view(self.current, parts.view);
         let ctx = self.world.ctx();
-        if let Some(view) = self.views.get_mut(self.current) {
-            if let Some(target) = &self.wanted {
-                let mut found = view.select(target);
-                if !found && !view.filter().is_empty() {
-                    // Who asks for a thing by name is to see it, whatever the filter hides.
-                    let filter = view.filter().to_owned();
-                    let _ = view.set_filter("");
-                    view.refresh(parts.view, &ctx);
-                    found = view.select(target);
-                    if !found {
-                        let _ = view.set_filter(&filter);
-                    }
-                }
-                if found {
-                    self.wanted = None;
-                }
+        if let Some(view) = self.views.get_mut(self.current)
+            && let Some(target) = &self.wanted
+        {
+            let mut found = view.select(target);
+            if !found && !view.filter().is_empty() {
+                // Who asks for a thing by name is to see it, whatever the filter hides.
+                let filter = view.filter().to_owned();
+                let _ = view.set_filter("");
                 view.refresh(parts.view, &ctx);
+                found = view.select(target);
+                if !found {
+                    let _ = view.set_filter(&filter);
+                }
             }
+            if found {
+                self.wanted = None;
+            }
+            view.refresh(parts.view, &ctx);
         }
         self.refresh_texts();
         for layer in &mut self.layers {

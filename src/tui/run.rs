@@ -35,8 +35,9 @@ const NEWS_SHARE: u32 = 8;
 const INTAKE: Duration = Duration::from_millis(6);
 /// Changes that are taken in before a key that waits gets its turn.
 const PORTION: usize = 128;
-/// Distance of two views that are brought up to date behind the one on the screen.
-const PREPARE_GAP: Duration = Duration::from_millis(200);
+/// Distance of two views that are brought up to date behind the one on the screen: often, so that
+/// each time there is little to do.
+const PREPARE_GAP: Duration = Duration::from_millis(20);
 /// Ages change this often.
 const SECOND: Duration = Duration::from_secs(1);
 

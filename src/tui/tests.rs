@@ -8,6 +8,7 @@
 
 mod bad_config;
 mod browse;
+mod following;
 mod keys;
 mod loop_;
 mod pictures;

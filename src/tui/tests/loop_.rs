@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 
 use super::sample::{Desk, key, live, node};
 use crate::tui::app::{Cmd, Msg};
-use crate::tui::run::{Console, Ports};
+use crate::tui::run::{Console, Frame, Ports};
 use crate::tui::signals::Asked;
 use crate::tui::terminal::{Restorer, Screen};
 
@@ -37,6 +37,7 @@ struct Bench {
     asked: mpsc::UnboundedSender<Asked>,
     messages: mpsc::Sender<Msg>,
     commands: mpsc::Receiver<Cmd>,
+    frames: Arc<Mutex<Vec<Frame>>>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -57,6 +58,9 @@ fn start(nodes: usize) -> Bench {
         commands: command_out,
     };
     let mut console = Console::new(desk.app, screen, ports, key_in, asked_in, None);
+    let frames = Arc::new(Mutex::new(Vec::new()));
+    let told = Arc::clone(&frames);
+    console.watch(move |frame| told.lock().unwrap().push(frame));
     let task = tokio::spawn(async move { console.run().await.unwrap() });
     Bench {
         wire,
@@ -64,6 +68,7 @@ fn start(nodes: usize) -> Bench {
         asked,
         messages,
         commands,
+        frames,
         task,
     }
 }
@@ -209,5 +214,52 @@ async fn news_that_a_key_did_not_wait_for_are_drawn_soon_after() {
     let screen = terminal.screen().contents();
     assert!(screen.contains("new-29"), "{screen}");
     assert!(terminal.screen().hide_cursor());
+    bench.task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_changes_nothing_is_answered_without_a_frame() {
+    let bench = start(50);
+    for (key_name, drawn) in [("j", true), ("g", true), ("g", false), ("k", false)] {
+        pass(Duration::from_millis(200)).await;
+        bench.frames.lock().unwrap().clear();
+        bench.wire.take();
+        bench.keys.send(Msg::Key(key(key_name))).unwrap();
+        pass(Duration::from_millis(1)).await;
+        let answers = Frame {
+            answers: true,
+            drawn,
+        };
+        assert_eq!(*bench.frames.lock().unwrap(), [answers], "{key_name}");
+        assert_eq!(!bench.wire.take().is_empty(), drawn, "{key_name}");
+    }
+    bench.task.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_large_batch_is_taken_in_whole_and_in_order() {
+    let bench = start(3);
+    let mut terminal = vt100::Parser::new(40.try_into().unwrap(), 120.try_into().unwrap(), 0);
+    let first = (0..1_000).map(|n| node(&format!("m{:02}", n % 30), n % 7));
+    let last = (0..30).map(|n| node(&format!("m{n:02}"), 100 + n));
+    for deltas in [first.collect(), last.collect()] {
+        bench
+            .messages
+            .send(Msg::Deltas {
+                generation: 0,
+                deltas,
+            })
+            .await
+            .unwrap();
+        bench.keys.send(Msg::Key(key("j"))).unwrap();
+    }
+    pass(Duration::from_secs(3)).await;
+    terminal.process(&bench.wire.take().concat());
+    let screen = terminal.screen().contents();
+    for n in 0..30 {
+        let line = screen.lines().find(|l| l.contains(&format!("m{n:02}")));
+        let gpus = (100 + n).to_string();
+        assert!(line.is_some_and(|l| l.contains(&gpus)), "m{n:02}: {screen}");
+    }
     bench.task.abort();
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 
@@ -42,26 +42,16 @@ pub struct NodeRow {
     pub state: String,
     /// How bad that is.
     pub severity: Severity,
-    /// What its labels tell, looked up once: filters and groups ask for it of all nodes at once.
+    /// What its labels tell, looked up when it is first asked for: it takes longer than the rest.
     pub(super) labels: Labels,
 }
 
 /// What the labels of a node tell.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Labels {
-    tier: Option<&'static str>,
-    pub(super) leaf: Option<Str>,
-    pub(super) zone: Option<Str>,
-}
-
-impl Labels {
-    fn of(node: &Node) -> Self {
-        Labels {
-            tier: node.tier().map(|(tier, _)| tier.name()),
-            leaf: node.leaf().map(Into::into),
-            zone: node.zone().map(Into::into),
-        }
-    }
+    tier: OnceLock<Option<&'static str>>,
+    leaf: OnceLock<Option<Str>>,
+    zone: OnceLock<Option<Str>>,
 }
 
 /// How bad the state of a node is.
@@ -215,7 +205,7 @@ impl NodeRow {
             cpu_percent: percent(held.requests.cpu_milli, node.allocatable.cpu_milli),
             mem_percent: percent(held.requests.mem_bytes, node.allocatable.mem_bytes),
             mig: held.mig(node),
-            labels: Labels::of(node),
+            labels: Labels::default(),
             node: Some(node.clone()),
             cells,
             state,
@@ -247,9 +237,16 @@ impl NodeRow {
     /// Whether it stands at the same place of a map as another row of the same node, so that
     /// nothing moves when it is put there instead.
     pub(super) fn stands_as(&self, other: &NodeRow) -> bool {
-        self.node.is_some() == other.node.is_some()
-            && self.labels == other.labels
-            && self.model() == other.model()
+        match (&self.node, &other.node) {
+            (None, None) => true,
+            (Some(a), Some(b)) if Arc::ptr_eq(a, b) => true,
+            (Some(_), Some(_)) => {
+                self.shared_leaf() == other.shared_leaf()
+                    && self.shared_zone() == other.shared_zone()
+                    && self.model() == other.model()
+            }
+            _ => false,
+        }
     }
 
     /// Short model name.
@@ -262,7 +259,8 @@ impl NodeRow {
 
     /// Tier as screens write it.
     pub fn tier(&self) -> Option<&'static str> {
-        self.labels.tier
+        let tier = || self.node.as_ref()?.tier().map(|(tier, _)| tier.name());
+        *self.labels.tier.get_or_init(tier)
     }
 
     /// Physical GPUs; `None` when not known.
@@ -299,12 +297,22 @@ impl NodeRow {
 
     /// The closest switch above it.
     pub fn leaf(&self) -> Option<&str> {
-        self.labels.leaf.as_deref()
+        self.shared_leaf().as_deref()
+    }
+
+    pub(super) fn shared_leaf(&self) -> &Option<Str> {
+        let leaf = || self.node.as_ref()?.leaf().map(Into::into);
+        self.labels.leaf.get_or_init(leaf)
     }
 
     /// Its zone.
     pub fn zone(&self) -> Option<&str> {
-        self.labels.zone.as_deref()
+        self.shared_zone().as_deref()
+    }
+
+    pub(super) fn shared_zone(&self) -> &Option<Str> {
+        let zone = || self.node.as_ref()?.zone().map(Into::into);
+        self.labels.zone.get_or_init(zone)
     }
 
     /// Whether one of the texts that a person looks for contains `word`.

@@ -70,8 +70,8 @@ impl GroupBy {
 
     fn key(self, row: &NodeRow, owners: &mut Owners, cluster: &Cluster) -> Option<Str> {
         match self {
-            GroupBy::Leaf => row.labels.leaf.clone(),
-            GroupBy::Zone => row.labels.zone.clone(),
+            GroupBy::Leaf => row.shared_leaf().clone(),
+            GroupBy::Zone => row.shared_zone().clone(),
             GroupBy::Model => row.model().map(Into::into),
             GroupBy::Namespace => owners
                 .entry(row.name.clone())
