@@ -19,6 +19,18 @@ fn one_cell_and_back() {
 }
 
 #[test]
+fn a_key_that_comes_together_with_a_change_of_size_is_not_lost() {
+    let mut term = demo();
+    // Were a key forgotten, the view that it asks for would never come.
+    for round in 0..100_u16 {
+        term.resize(30 + round % 2, 100);
+        let timeline = round % 2 == 0;
+        term.send(if timeline { "6" } else { "2" });
+        term.wait_for("the view asked for", |s| s.contains("WHAT") == timeline);
+    }
+}
+
+#[test]
 fn it_starts_in_one_cell() {
     let mut term = super::Term::start(&["demo", "--nodes", "4"], 1, 1, &[]);
     term.wait_for("a first frame", |s| !s.trim().is_empty());
