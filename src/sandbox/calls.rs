@@ -297,6 +297,13 @@ pub mod path {
     /// ReplicaSets of all namespaces.
     pub const REPLICA_SETS: &str = "/apis/apps/v1/replicasets";
 
+    /// DaemonSets of all namespaces.
+    pub const DAEMON_SETS: &str = "/apis/apps/v1/daemonsets";
+    /// ConfigMaps of all namespaces.
+    pub const CONFIG_MAPS: &str = "/api/v1/configmaps";
+    /// The GPU operator's ClusterPolicy.
+    pub const CLUSTER_POLICIES: &str = "/apis/nvidia.com/v1/clusterpolicies";
+
     /// Events of all namespaces.
     pub const EVENTS: &str = "/api/v1/events";
 
@@ -318,6 +325,16 @@ pub mod path {
     /// The ReplicaSets of one namespace.
     pub fn replica_sets(namespace: &str) -> String {
         format!("/apis/apps/v1/namespaces/{namespace}/replicasets")
+    }
+
+    /// The DaemonSets of one namespace.
+    pub fn daemon_sets(namespace: &str) -> String {
+        format!("/apis/apps/v1/namespaces/{namespace}/daemonsets")
+    }
+
+    /// The ConfigMaps of one namespace.
+    pub fn config_maps(namespace: &str) -> String {
+        format!("/api/v1/namespaces/{namespace}/configmaps")
     }
 
     /// The Leases of one namespace.

@@ -35,7 +35,12 @@ impl Cluster {
     }
 
     pub(crate) fn with(options: &Options) -> Self {
-        let client = server().client();
+        Self::on(&server(), options)
+    }
+
+    /// Actors in `server`.
+    pub(crate) fn on(server: &ApiServer, options: &Options) -> Self {
+        let client = server.client();
         let cancel = CancellationToken::new();
         let tasks = actors::start(client.clone(), options, &cancel);
         Self {

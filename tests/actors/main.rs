@@ -9,8 +9,11 @@
 
 mod cluster;
 mod controllers;
+mod gpu;
+mod gpu_world;
 mod inventory;
 mod load;
+mod mig;
 mod openb;
 mod outage;
 mod pods;

@@ -26,8 +26,9 @@ pub(super) fn check(
         (asked > 0 && taken.saturating_add(asked) > has).then_some((has, taken))
     };
     for (name, asked) in asks.iter().filter(|(name, _)| name.contains('/')) {
-        if let (Some((has, taken)), true) = (lacking(name, *asked), allocatable.contains_key(name))
-        {
+        // A resource without devices, such as one whose plugin has left, is no plugin's.
+        let offered = allocatable.get(name).is_some_and(|has| *has > 0);
+        if let (Some((has, taken)), true) = (lacking(name, *asked), offered) {
             return Err(Rejection {
                 reason: "UnexpectedAdmissionError".to_owned(),
                 message: format!(

@@ -61,6 +61,20 @@ impl Clock {
         low_secs + (high_secs - low_secs) * self.unit(key)
     }
 
+    /// A random (version 4) UUID that depends only on the seed and `key`.
+    pub fn uuid(&self, key: &str) -> String {
+        let high = hash(self.seed, key);
+        let low = hash(high, key);
+        format!(
+            "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
+            high >> 32,
+            high >> 16 & 0xffff,
+            high & 0xfff,
+            low >> 48 & 0x3fff | 0x8000,
+            low & 0xffff_ffff_ffff,
+        )
+    }
+
     /// Five characters as Kubernetes appends to generated names, from the seed and `key`.
     pub fn suffix(&self, key: &str) -> String {
         name_suffix(hash(self.seed, key))

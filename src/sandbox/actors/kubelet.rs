@@ -15,6 +15,7 @@ use super::admission::{self, Rejection};
 use super::agenda::Agenda;
 use super::clock::{Clock, rfc3339, secs_since};
 use super::events::Note;
+use super::gpu::{Asks, Hardware};
 use super::objects::{Node, Pod};
 use super::pod_status::PodFacts;
 use super::watch::Change;
@@ -54,6 +55,8 @@ struct PodRecord {
     name: String,
     node: String,
     asks: BTreeMap<String, i128>,
+    /// What of it are devices, by container.
+    devices: Asks,
     facts: PodFacts,
     stage: Stage,
     run_secs: Option<f64>,
@@ -90,12 +93,14 @@ pub(super) struct Kubelet {
     pods: BTreeMap<String, PodRecord>,
     agenda: Agenda,
     writes: JoinSet<(String, Step, Result<(), CallError>)>,
+    hardware: Hardware,
 }
 
 impl Kubelet {
-    /// Kubelets that write through `calls`.
-    pub(super) fn new(calls: Calls, clock: Clock, manage: Manage) -> Self {
+    /// Kubelets that write through `calls`, on nodes with these GPUs.
+    pub(super) fn new(calls: Calls, clock: Clock, manage: Manage, hardware: Hardware) -> Self {
         Self {
+            hardware,
             calls,
             clock,
             manage,
@@ -112,6 +117,7 @@ impl Kubelet {
         mut self,
         mut nodes: mpsc::Receiver<Change<Node>>,
         mut pods: mpsc::Receiver<Change<Pod>>,
+        mut crashed: mpsc::UnboundedReceiver<String>,
         cancel: CancellationToken,
     ) {
         loop {
@@ -133,6 +139,7 @@ impl Kubelet {
                     Some(change) => self.pod_changed(change),
                     None => return,
                 },
+                Some(uid) = crashed.recv() => self.crash(&uid),
                 () = self.agenda.due(), if room => {}
             }
             self.work();
@@ -142,6 +149,7 @@ impl Kubelet {
     fn node_changed(&mut self, change: Change<Node>) {
         match change {
             Change::Set(node) => {
+                self.hardware.see(&node);
                 let managed = self.manage.includes(&node);
                 let record = self.nodes.entry(node.metadata.name.clone()).or_default();
                 record.known = true;
@@ -155,9 +163,10 @@ impl Kubelet {
                     .iter()
                     .find(|address| address.kind == "InternalIP")
                     .map_or_else(|| "10.0.0.1".to_owned(), |address| address.address.clone());
-                let waiting: Vec<String> = record.pods.iter().cloned().collect();
-                if record.alive {
-                    for uid in waiting {
+                let (waiting, alive) = (record.pods.clone(), record.alive);
+                for uid in waiting {
+                    self.hold_devices(&uid);
+                    if alive {
                         self.plan(&uid);
                     }
                 }
@@ -176,6 +185,7 @@ impl Kubelet {
     /// Pods of a vanished node wait; those that are being deleted are, as the pod garbage
     /// collector would.
     fn node_gone(&mut self, uid: &str) {
+        self.hardware.forget(uid);
         let Some(record) = self.nodes.values_mut().find(|record| record.uid == uid) else {
             return;
         };
@@ -253,6 +263,37 @@ impl Kubelet {
         for (name, amount) in &record.asks {
             *node.used.entry(name.clone()).or_default() += amount;
         }
+        self.hold_devices(uid);
+    }
+
+    /// Gives an admitted pod its devices, if it has none yet: one that ran before these kubelets
+    /// did, or before its node was seen.
+    fn hold_devices(&mut self, uid: &str) {
+        let Some(record) = self.pods.get(uid).filter(|record| record.admitted) else {
+            return;
+        };
+        if let Err(why) = self.allocate(uid, record) {
+            tracing::debug!(why, pod = record.name, "a running pod has no devices");
+        }
+    }
+
+    /// The kubelet's message when the device manager refuses.
+    fn allocate(&self, uid: &str, record: &PodRecord) -> Result<(), String> {
+        if record.devices.is_empty() {
+            return Ok(());
+        }
+        let pod = (record.namespace.as_str(), record.name.as_str());
+        let hardware = &self.hardware;
+        hardware.allocate(&record.node, uid, pod, &record.devices)
+    }
+
+    /// The processes of a pod have died.
+    fn crash(&mut self, uid: &str) {
+        if let Some(record) = self.pods.get_mut(uid) {
+            record.run_secs = Some(0.0);
+            record.exit_code = 1;
+            self.plan(uid);
+        }
     }
 
     /// Takes the pod's requests off its node, once.
@@ -261,6 +302,7 @@ impl Kubelet {
             return;
         };
         record.admitted = false;
+        self.hardware.free(&record.node, uid);
         if let Some(node) = self.nodes.get_mut(&record.node) {
             for (name, amount) in &record.asks {
                 if let Some(used) = node.used.get_mut(name) {
@@ -365,28 +407,45 @@ impl Kubelet {
             return;
         };
         record.facts.started = self.clock.now();
-        let node = self.nodes.get(&record.node);
-        if let Some(node) = node {
+        if let Some(node) = self.nodes.get(&record.node) {
             record.facts.host_ip.clone_from(&node.address);
         }
-        let verdict = match node {
-            Some(node) if !record.admitted => {
-                admission::check(&record.asks, &node.used, &node.allocatable)
-            }
-            _ => Ok(()),
+        let Some(record) = self.pods.get(&uid) else {
+            return;
         };
+        let verdict = self.admission(&uid, record);
         match verdict {
             Ok(()) => {
                 let body = record.facts.running();
+                if self.hardware.holds_useless(&record.node, &uid) {
+                    self.crash(&uid);
+                }
                 self.admit(&uid);
                 self.spawn_status(uid, Step::Start, status_path, body, None);
             }
             Err(rejection) => {
                 let body = record.facts.rejected(&rejection.reason, &rejection.message);
                 let note = rejection_note(record, &uid, &rejection);
+                self.hardware.free(&record.node, &uid);
                 self.spawn_status(uid, Step::Start, status_path, body, Some(note));
             }
         }
+    }
+
+    /// Devices first, as the kubelet asks its device manager before it counts all else.
+    fn admission(&self, uid: &str, record: &PodRecord) -> Result<(), Rejection> {
+        let Some(node) = self.nodes.get(&record.node).filter(|_| !record.admitted) else {
+            return Ok(());
+        };
+        self.allocate(uid, record).map_err(|message| Rejection {
+            reason: "UnexpectedAdmissionError".to_owned(),
+            message,
+        })?;
+        let managed = self.hardware.managed(&record.node, &record.devices);
+        let asks = record.asks.iter();
+        let asks = asks.filter(|(name, _)| !managed.contains(*name));
+        let asks = asks.map(|(name, amount)| (name.clone(), *amount)).collect();
+        admission::check(&asks, &node.used, &node.allocatable)
     }
 
     fn spawn_status(
@@ -466,6 +525,7 @@ fn new_record(pod: &Pod, address: String, clock: Clock) -> PodRecord {
         namespace: meta.namespace.clone(),
         name: meta.name.clone(),
         node: pod.spec.node_name.clone(),
+        devices: pod.device_asks(),
         asks,
         facts: PodFacts {
             uid: meta.uid.clone(),

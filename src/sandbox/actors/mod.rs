@@ -5,8 +5,10 @@ mod admission;
 mod agenda;
 mod children;
 pub mod clock;
+mod daemon_sets;
 mod deployments;
 mod events;
+mod gpu;
 mod job_plan;
 mod jobs;
 mod kubelet;
@@ -20,16 +22,19 @@ mod quantity;
 mod watch;
 
 use kube::Client;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::clock::Clock;
-use self::objects::{Deployment, Event, Job, Node, Pod, ReplicaSet};
+use self::objects::{DaemonSet, Deployment, Event, Job, Node, Pod, ReplicaSet};
 use self::watch::Feed;
-use super::Time;
 use super::calls::{Calls, path};
+use super::{ApiServer, Time};
 
 pub(super) use self::leases::kubelet_conditions;
+
+pub use self::gpu::config as gpu_config;
 
 /// Annotations that tell the actors what to do with an object.
 pub mod annotation {
@@ -40,6 +45,12 @@ pub mod annotation {
     pub const EXIT_CODE: &str = "sandbox.gpudeck.dev/exit-code";
     /// On a node: `simulated` when its kubelet is one of the actors.
     pub const KUBELET: &str = "sandbox.gpudeck.dev/kubelet";
+    /// On a node: Xids of its GPUs, as `5:79,0:31` (index and code). What is appended happens.
+    pub const XIDS: &str = "sandbox.gpudeck.dev/xids";
+    /// On a node: what goes wrong when mig-manager works on it. `wedge`: it gives up without a
+    /// word and the node stays `pending`. `client`: a host process has the GPUs open, so that
+    /// nothing can be destroyed.
+    pub const MIG_FAULT: &str = "sandbox.gpudeck.dev/mig-fault";
 }
 
 /// Which nodes the kubelets here speak for.
@@ -67,13 +78,17 @@ pub struct Options {
     pub seed: u64,
     /// Kubelets, for these nodes; `None` starts none.
     pub kubelets: Option<Manage>,
-    /// The Job, Deployment, ReplicaSet and node lifecycle controllers, and the end of old Events:
+    /// The Job, Deployment, ReplicaSet, DaemonSet and node lifecycle controllers, and the end of old Events:
     /// not beside a real kube-controller-manager.
     pub controllers: bool,
     /// The load generator.
     pub load: Option<load::Settings>,
     /// Where time stamps come from; the server's should come from the same.
     pub time: Time,
+    /// The GPU operator, device plugins, feature discovery, mig-manager and exporters.
+    pub gpu: Option<gpu_config::Config>,
+    /// Where the ports of pods are served for `pods/proxy`, when the cluster is the embedded one.
+    pub ports: Option<ApiServer>,
 }
 
 impl Default for Options {
@@ -86,6 +101,8 @@ impl Default for Options {
             controllers: true,
             load: None,
             time: Time::System,
+            gpu: None,
+            ports: None,
         }
     }
 }
@@ -99,11 +116,28 @@ pub fn start(client: Client, options: &Options, cancel: &CancellationToken) -> J
     let mut jobs: Feed<Job> = Feed::new(path::JOBS);
     let mut deployments: Feed<Deployment> = Feed::new(path::DEPLOYMENTS);
     let mut sets: Feed<ReplicaSet> = Feed::new(path::REPLICA_SETS);
+    let mut daemon_sets: Feed<DaemonSet> = Feed::new(path::DAEMON_SETS);
     let mut events: Feed<Event> = Feed::new(path::EVENTS);
     let mut tasks = JoinSet::new();
+    let gpu = options.gpu.clone();
+    let plugin = gpu.as_ref().map(|gpu| gpu.plugin.clone());
+    let hardware = gpu::Hardware::new(clock, plugin.unwrap_or_default());
+    let (crashes, crashed) = mpsc::unbounded_channel();
+    if let Some(config) = &gpu {
+        let start = gpu::Start {
+            calls: &calls,
+            clock,
+            hardware: hardware.clone(),
+            config,
+            server: options.ports.clone(),
+            crashes,
+            cancel,
+        };
+        gpu::start(start, &mut nodes, &mut pods, &mut daemon_sets, &mut tasks);
+    }
     if let Some(manage) = options.kubelets {
-        let kubelet = kubelet::Kubelet::new(calls.clone(), clock, manage);
-        tasks.spawn(kubelet.run(nodes.subscribe(), pods.subscribe(), cancel.clone()));
+        let kubelet = kubelet::Kubelet::new(calls.clone(), clock, manage, hardware);
+        tasks.spawn(kubelet.run(nodes.subscribe(), pods.subscribe(), crashed, cancel.clone()));
         let leases = leases::run(
             calls.clone(),
             clock,
@@ -122,6 +156,13 @@ pub fn start(client: Client, options: &Options, cancel: &CancellationToken) -> J
         ));
         let controller = jobs::Jobs::new(calls.clone(), clock);
         tasks.spawn(controller.run(jobs.subscribe(), pods.subscribe(), cancel.clone()));
+        let controller = daemon_sets::DaemonSets::new(calls.clone(), clock);
+        tasks.spawn(controller.run(
+            daemon_sets.subscribe(),
+            nodes.subscribe(),
+            pods.subscribe(),
+            cancel.clone(),
+        ));
         let controller = deployments::Deployments::new(calls.clone(), clock);
         tasks.spawn(controller.run(
             deployments.subscribe(),
@@ -139,6 +180,7 @@ pub fn start(client: Client, options: &Options, cancel: &CancellationToken) -> J
     tasks.spawn(jobs.run(calls.clone(), cancel.clone()));
     tasks.spawn(deployments.run(calls.clone(), cancel.clone()));
     tasks.spawn(sets.run(calls.clone(), cancel.clone()));
+    tasks.spawn(daemon_sets.run(calls.clone(), cancel.clone()));
     tasks.spawn(events.run(calls, cancel.clone()));
     tasks
 }

@@ -74,7 +74,17 @@ macro_rules! tracked {
         })*
     };
 }
-tracked!(Node, Pod, Job, Deployment, ReplicaSet, Event);
+tracked!(
+    Node,
+    Pod,
+    Job,
+    Deployment,
+    ReplicaSet,
+    Event,
+    DaemonSet,
+    ConfigMap,
+    ClusterPolicy
+);
 
 /// A condition of a node, Job or Deployment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -85,6 +95,9 @@ pub struct Condition {
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
+    /// What it says for people.
+    #[serde(deserialize_with = "null_as_default")]
+    pub message: String,
     /// When the status last changed.
     pub last_transition_time: Option<String>,
 }
@@ -118,6 +131,9 @@ pub struct NodeSpec {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeStatus {
+    /// Capacity, as written.
+    #[serde(deserialize_with = "null_as_default")]
+    pub capacity: BTreeMap<String, String>,
     /// Allocatable resources, as written.
     #[serde(deserialize_with = "null_as_default")]
     pub allocatable: BTreeMap<String, String>,
@@ -277,6 +293,24 @@ impl Pod {
     }
 }
 
+impl Pod {
+    /// What containers and sidecars ask for of extended resources, in whole devices; containers
+    /// that ask for none are left out.
+    pub(super) fn device_asks(&self) -> Vec<(String, Vec<(String, usize)>)> {
+        let sidecars = self.spec.init_containers.iter();
+        let sidecars = sidecars.filter(|init| init.restart_policy.as_deref() == Some("Always"));
+        let containers = sidecars.chain(&self.spec.containers);
+        let asks = containers.map(|container| {
+            let all = container.requests_milli().into_iter();
+            let devices = all.filter(|(name, milli)| name.contains('/') && *milli > 0);
+            let whole = |milli: i128| usize::try_from(milli / 1000).unwrap_or(usize::MAX);
+            let devices = devices.map(|(name, milli)| (name, whole(milli)));
+            (container.name.clone(), devices.collect::<Vec<_>>())
+        });
+        asks.filter(|(_, devices)| !devices.is_empty()).collect()
+    }
+}
+
 impl Container {
     fn requests_milli(&self) -> BTreeMap<String, i128> {
         let mut asks = amounts(&self.resources.limits);
@@ -400,6 +434,57 @@ pub(super) struct ReplicaSet {
     pub spec: ReplicaSpec,
     /// Status, compared before it is written.
     pub status: Value,
+}
+
+/// An apps/v1 DaemonSet.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct DaemonSet {
+    /// Metadata.
+    pub metadata: Meta,
+    /// Spec.
+    #[serde(deserialize_with = "null_as_default")]
+    pub spec: ReplicaSpec,
+    /// Status, compared before it is written.
+    pub status: Value,
+}
+
+/// A core/v1 ConfigMap.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ConfigMap {
+    /// Metadata.
+    pub metadata: Meta,
+    /// Texts by key.
+    #[serde(deserialize_with = "null_as_default")]
+    pub data: BTreeMap<String, String>,
+}
+
+/// The GPU operator's ClusterPolicy.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ClusterPolicy {
+    /// Metadata.
+    pub metadata: Meta,
+    /// Spec, of which a few fields are read.
+    pub spec: Value,
+}
+
+impl ClusterPolicy {
+    /// The ConfigMap with the configurations of mig-manager; empty when they are generated.
+    pub(super) fn mig_config_map(&self) -> &str {
+        self.text("/migManager/config/name")
+    }
+
+    /// The value that a node without `nvidia.com/mig.config` gets; empty for none.
+    pub(super) fn mig_config_default(&self) -> &str {
+        self.text("/migManager/config/default")
+    }
+
+    fn text(&self, pointer: &str) -> &str {
+        let found = self.spec.pointer(pointer).and_then(Value::as_str);
+        found.unwrap_or_default()
+    }
 }
 
 /// A core/v1 Event, of which only the age matters here.
