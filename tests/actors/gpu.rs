@@ -251,3 +251,49 @@ async fn both_generations_of_labels_are_written() {
     .await;
     world.cluster.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_seed_measures_the_same_twice_also_on_the_loopback_port() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap();
+    drop(taken);
+    let mut texts = Vec::new();
+    for listen in [None, Some(port)] {
+        let world = World::start(|config| {
+            let exporter = config.exporter.as_mut().unwrap();
+            exporter.listen = listen;
+            // One collection for as long as the test lives.
+            exporter.collect_secs = 1e9;
+        });
+        world
+            .node("n1", "NVIDIA-H100-80GB-HBM3", 4, json!({}))
+            .await;
+        world.pod("a", "n1", "nvidia.com/gpu", 3).await;
+        world.until_phase("a", "Running").await;
+        let text = match listen {
+            None => world.scrape("n1").await.unwrap(),
+            Some(addr) => {
+                assert!(get(addr, "/metrics").await.starts_with("HTTP/1.1 400 "));
+                let answer = get(addr, "/metrics?node=n1").await;
+                assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+                let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+                body.to_owned()
+            }
+        };
+        assert_eq!(devices_of(&rows_of(&text), "a").len(), 3);
+        texts.push(text);
+        world.cluster.stop().await;
+    }
+    assert_eq!(texts[0], texts[1]);
+}
+
+/// The answer to a GET, whole.
+async fn get(addr: std::net::SocketAddr, path: &str) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut stream = tokio::net::TcpStream::connect(addr).await.unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer
+}

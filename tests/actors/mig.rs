@@ -462,6 +462,14 @@ async fn the_operator_tells_its_state_and_labels_new_nodes() {
         (policy().await["status"]["state"] == "ready").then_some(())
     })
     .await;
+    // What was generated for the node is there to be read.
+    let maps: Api<ConfigMap> = world.cluster.api("gpu-operator");
+    let map = eventually("the generated configurations", || async {
+        maps.get_opt("n1-mig-config").await.unwrap()
+    })
+    .await;
+    let text = &map.data.unwrap()["config.yaml"];
+    assert!(text.contains("\n  all-1g.10gb.me:\n"), "{text}");
     let spec = &policy().await["spec"];
     assert_eq!(spec["mig"]["strategy"], "mixed");
     assert_eq!(spec["migManager"]["config"]["default"], "all-disabled");

@@ -107,6 +107,7 @@ enum Done {
     Reported(String, BTreeMap<String, Amount>, Result<(), CallError>),
     Discovered(String, Result<(), CallError>),
     Reconfigured(String),
+    Published,
 }
 
 /// What is remembered of a node.
@@ -120,6 +121,8 @@ struct Seen {
     /// A value has changed meanwhile, or mig-manager has started again.
     again: Option<Trigger>,
     xids: String,
+    /// UID of the mig-manager's pod that has published its configurations.
+    published: String,
 }
 
 /// The receivers of [`Agents::run`].
@@ -304,7 +307,35 @@ impl Agents {
         if operand == Operand::Exporter {
             self.ports.follow(&self.shared, &node);
         }
+        if operand == Operand::MigManager {
+            self.publish(&node);
+        }
         self.shared.changed.send_modify(|count| *count += 1);
+    }
+
+    /// A mig-manager that generates its configurations shows them in a ConfigMap of the node.
+    fn publish(&mut self, node: &str) {
+        let settings = self.shared.config.mig_manager.as_ref();
+        let wanted = settings.is_some_and(|settings| settings.publish_generated);
+        let running = |all: &mut Operands| all.running_pod(node, Operand::MigManager);
+        let Some((uid, pod)) = self.shared.operands(running).filter(|_| wanted) else {
+            return;
+        };
+        let Some(seen) = self.nodes.get_mut(node) else {
+            return;
+        };
+        if !self.maps.are_generated() || seen.published == uid {
+            return;
+        }
+        seen.published.clone_from(&uid);
+        let (shared, node) = (Arc::clone(&self.shared), node.to_owned());
+        self.work.spawn(async move {
+            let owner = (uid.as_str(), pod.as_str());
+            if let Err(error) = mig_manager::publish(&shared, &node, owner).await {
+                tracing::debug!(%error, node, "generated configurations not published");
+            }
+            Done::Published
+        });
     }
 
     fn turned(&mut self, turns: impl IntoIterator<Item = Turn>) {
@@ -368,6 +399,12 @@ impl Agents {
             let names: Vec<String> = self.nodes.keys().cloned().collect();
             for name in names {
                 self.reconfigure(&name, Trigger::Start);
+            }
+        }
+        if self.maps.are_generated() {
+            let names: Vec<String> = self.nodes.keys().cloned().collect();
+            for name in names {
+                self.publish(&name);
             }
         }
         self.resume_waiting();
@@ -509,6 +546,7 @@ impl Agents {
                 }
                 Ok(()) | Err(_) => {}
             },
+            Done::Published => {}
             Done::Reconfigured(node) => {
                 let Some(seen) = self.nodes.get_mut(&node) else {
                     return;

@@ -49,7 +49,10 @@ pub struct OperatorConfig {
     pub mig_config_map: String,
     /// Configurations added to that ConfigMap, as lines of a mig-parted file below `mig-configs:`.
     pub more_mig_configs: String,
-    /// `spec.version` label of the chart.
+    /// Whether operands on nodes that are not Ready make ClusterPolicy `notReady`, as the real
+    /// operator has it: one dead node is enough then.
+    pub count_unready_nodes: bool,
+    /// The version of the operator and its chart.
     pub version: String,
 }
 
@@ -60,6 +63,7 @@ impl Default for OperatorConfig {
             mig_config_default: "all-disabled".to_owned(),
             mig_config_map: String::new(),
             more_mig_configs: String::new(),
+            count_unready_nodes: true,
             version: "v26.3.2".to_owned(),
         }
     }

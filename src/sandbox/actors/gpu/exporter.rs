@@ -613,6 +613,7 @@ impl Ports {
             return;
         };
         let running = shared.operands(|all| all.running_pod(node, Operand::Exporter));
+        let running = running.map(|(_, name)| name);
         let open = self.open.get(node);
         if open == running.as_ref() {
             return;

@@ -260,3 +260,84 @@ fn text(names: &BTreeMap<String, Vec<Block>>, more: &str) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use serde_json::json;
+
+    use super::super::super::clock::Clock;
+    use super::super::config::PluginConfig;
+    use super::super::geometry::model;
+    use super::super::hardware::Hardware;
+    use super::*;
+
+    fn targets(product: &str, text: &str, name: &str) -> Result<Targets, String> {
+        let node = serde_json::from_value(json!({
+            "metadata": {"name": "n", "uid": "u", "labels": {"nvidia.com/gpu.product": product}},
+            "status": {"capacity": {"nvidia.com/gpu": "2"}},
+        }));
+        let hardware = Hardware::new(Clock::new(1.0, 1), PluginConfig::default());
+        hardware.see(&node.unwrap());
+        let file = File::read(text).map_err(|error| error.to_string())?;
+        let found = hardware.with("n", |machine| file.targets(name, machine));
+        found.unwrap().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn one_name_means_for_each_model_what_its_filter_says() {
+        let text = for_all_models("");
+        let count = |product: &str, profile: &str| {
+            let all = format!("all-{profile}");
+            targets(product, &text, &all).unwrap()[&1].profiles[profile]
+        };
+        assert_eq!(count("NVIDIA-A100-SXM4-80GB", "1g.10gb"), 7);
+        assert_eq!(count("NVIDIA-A100-SXM4-40GB", "1g.10gb"), 4);
+        assert_eq!(count("NVIDIA-H200", "1g.35gb"), 4);
+        assert_eq!(count("NVIDIA-GB300", "1g.35gb"), 7);
+        for model in ["NVIDIA-H100-80GB-HBM3", "NVIDIA-A30"].map(model) {
+            assert!(File::read(&generated(model)).is_ok());
+        }
+    }
+
+    #[test]
+    fn entries_apply_in_order_and_compute_instances_share_an_instance() {
+        let text = "\
+version: v1
+mig-configs:
+  split:
+  - devices: all
+    mig-enabled: false
+  - device-filter: 0x233010DE
+    devices: [1]
+    mig-enabled: true
+    mig-devices: {1c.3g.40gb: 3, 3g.40gb: 1}
+  other-board:
+  - device-filter: ['0x20B010DE:0x134F10DE']
+    devices: all
+    mig-enabled: false
+";
+        let all = targets("NVIDIA-H100-80GB-HBM3", text, "split").unwrap();
+        assert!(!all[&0].mig);
+        assert_eq!(all[&1].profiles["3g.40gb"], 2);
+        assert!(all[&1].split.contains("3g.40gb"));
+        let none = targets("NVIDIA-H100-80GB-HBM3", text, "other-board").unwrap();
+        assert!(none.is_empty());
+    }
+
+    #[test]
+    fn what_mig_parted_refuses_is_refused() {
+        let why = |entry: &str| {
+            let text = format!("version: v1\nmig-configs:\n  x:\n  - {entry}\n");
+            targets("NVIDIA-H100-80GB-HBM3", &text, "x").unwrap_err()
+        };
+        assert!(why("{devices: all, mig-enabled: false, colour: red}").contains("colour"));
+        assert!(why("{devices: all, mig-enabled: true}").contains("mig-devices is missing"));
+        let other = why("{devices: all, mig-enabled: true, mig-devices: {1g.5gb: 7}}");
+        assert!(other.contains("no MIG profile \"1g.5gb\""), "{other}");
+        assert!(why("{devices: some, mig-enabled: false}").contains("not all or a list"));
+        let text = for_all_models("");
+        let missing = targets("NVIDIA-H100-80GB-HBM3", &text, "nothing").unwrap_err();
+        assert!(missing.contains("\"nothing\" is not in the file"));
+    }
+}

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 use tokio::time::Instant;
 
@@ -16,7 +17,7 @@ use super::config::MigManagerConfig;
 use super::mig::Targets;
 use super::mig_file::{self, File, FileError};
 use super::operands::Operand;
-use crate::sandbox::calls::{CallError, PatchKind, path, patiently};
+use crate::sandbox::calls::{CallError, Created, PatchKind, path, patiently};
 
 /// The label with the name of the wanted configuration.
 pub(super) const CONFIG: &str = "nvidia.com/mig.config";
@@ -101,6 +102,11 @@ impl Maps {
         }
     }
 
+    /// Whether mig-managers generate their configurations.
+    pub(super) fn are_generated(&self) -> bool {
+        self.configured.as_deref() == Some("")
+    }
+
     /// The file that the mig-manager of `node` sees, or `None` when it generates its own.
     ///
     /// A changed ConfigMap reaches a running pod late, by kubelet's volume sync.
@@ -135,6 +141,48 @@ impl Maps {
         };
         let text = seen.and_then(|version| version.text.as_deref());
         Some(text.ok_or_else(missing).and_then(File::read))
+    }
+}
+
+/// Publishes the generated configurations of `node`, for people: editing them has no effect.
+/// `owner` is the UID and name of mig-manager's pod, with which they go.
+pub(super) async fn publish(
+    shared: &Shared,
+    node: &str,
+    (uid, pod): (&str, &str),
+) -> Result<(), CallError> {
+    let Some(text) = shared
+        .hardware
+        .with(node, |machine| mig_file::generated(machine.model))
+    else {
+        return Ok(());
+    };
+    let name = format!("{node}-mig-config");
+    let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": uid}]);
+    let map = json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name,
+            "namespace": shared.config.namespace,
+            "labels": {
+                "app.kubernetes.io/component": "nvidia-mig-manager",
+                "nvidia.com/node-name": node,
+            },
+            "ownerReferences": owner,
+        },
+        "data": {KEY: text},
+    });
+    let collection = path::config_maps(&shared.config.namespace);
+    match shared.calls.ensure(&collection, &map).await? {
+        Created::New => Ok(()),
+        // The one of the pod before: it is this pod's now.
+        Created::Existing => {
+            let at = format!("{collection}/{name}");
+            let calls = &shared.calls;
+            let call = || calls.patch::<IgnoredAny>(&at, PatchKind::Merge, &map);
+            patiently(call).await.map(|_| ())
+        }
     }
 }
 
@@ -366,7 +414,7 @@ impl Work<'_> {
         }
         let at = format!("{}/{}/status", path::NODES, self.node);
         let calls = &self.shared.calls;
-        let call = || calls.patch::<serde::de::IgnoredAny>(&at, PatchKind::Strategic, &body);
+        let call = || calls.patch::<IgnoredAny>(&at, PatchKind::Strategic, &body);
         patiently(call).await?;
         Ok(())
     }

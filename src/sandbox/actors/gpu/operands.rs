@@ -189,11 +189,11 @@ impl Operands {
         state.is_some_and(|state| state.ran || !state.pods.is_empty())
     }
 
-    /// The name of the operand's running pod on the node.
-    pub(super) fn running_pod(&self, node: &str, operand: Operand) -> Option<String> {
+    /// The UID and name of the operand's running pod on the node.
+    pub(super) fn running_pod(&self, node: &str, operand: Operand) -> Option<(String, String)> {
         let state = self.nodes.get(node)?.get(&operand)?;
-        let mut pods = state.pods.values();
-        let running = pods.find(|(_, stage)| *stage == Stage::Running)?;
-        Some(running.0.clone())
+        let mut pods = state.pods.iter();
+        let (uid, (name, _)) = pods.find(|(_, (_, stage))| *stage == Stage::Running)?;
+        Some((uid.clone(), name.clone()))
     }
 }

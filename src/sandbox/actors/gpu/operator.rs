@@ -1,7 +1,7 @@
 //! The GPU operator: ClusterPolicy with its state, DaemonSets of the operands, the ConfigMap of
 //! mig-manager, and the labels that it gives GPU nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::de::IgnoredAny;
@@ -53,6 +53,7 @@ pub(super) async fn run(
         agenda: Agenda::default(),
         labels: BTreeMap::new(),
         sets: BTreeMap::new(),
+        unready: BTreeSet::new(),
         written: None,
         shared,
     };
@@ -69,7 +70,8 @@ pub(super) async fn run(
             () = cancel.cancelled() => return,
             change = nodes.recv() => match change {
                 Some(Change::Set(node)) => operator.node(&node),
-                Some(Change::Gone(_) | Change::Synced) => {}
+                Some(Change::Gone(uid)) => operator.note_ready(&uid, true),
+                Some(Change::Synced) => {}
                 None => return,
             },
             Some(change) = sets.recv() => operator.set(change),
@@ -95,8 +97,10 @@ struct Operator {
     agenda: Agenda,
     /// Labels to be written, by node.
     labels: BTreeMap<String, Map<String, Value>>,
-    /// DaemonSets of ours by UID: name, and whether all their pods run.
-    sets: BTreeMap<String, (String, bool)>,
+    /// DaemonSets of ours by UID: name, and how many of their pods are not ready.
+    sets: BTreeMap<String, (String, usize)>,
+    /// UIDs of GPU nodes that are not Ready.
+    unready: BTreeSet<String>,
     mig_default: String,
     /// The state that ClusterPolicy shows.
     written: Option<Vec<String>>,
@@ -162,6 +166,7 @@ impl Operator {
         if !is("nvidia.com/gpu.present", "true") {
             return;
         }
+        let ready = node.ready() == Some("True");
         let mut missing = Map::new();
         let mut want = |name: String, value: &str| {
             if !labels.contains_key(&name) {
@@ -177,6 +182,7 @@ impl Operator {
                 want(CONFIG.to_owned(), &self.mig_default);
             }
         }
+        self.note_ready(&node.metadata.uid, ready);
         let name = &node.metadata.name;
         if missing.is_empty() {
             self.labels.remove(name);
@@ -188,15 +194,29 @@ impl Operator {
         }
     }
 
+    fn note_ready(&mut self, node_uid: &str, ready: bool) {
+        let changed = if ready {
+            self.unready.remove(node_uid)
+        } else {
+            self.unready.insert(node_uid.to_owned())
+        };
+        if changed && !self.config.count_unready_nodes {
+            self.plan_state();
+        }
+    }
+
     fn set(&mut self, change: Change<DaemonSet>) {
         match change {
             Change::Set(set) if set.metadata.namespace == self.shared.config.namespace => {
-                let count = |name: &str| set.status.get(name).and_then(Value::as_i64);
-                let wanted = count("desiredNumberScheduled").unwrap_or(0);
-                let ready = count("numberReady").unwrap_or(0) >= wanted;
+                let count = |name: &str| {
+                    let count = set.status.get(name).and_then(Value::as_u64);
+                    usize::try_from(count.unwrap_or(0)).unwrap_or(0)
+                };
+                let wanted = count("desiredNumberScheduled");
+                let lacking = wanted.saturating_sub(count("numberReady"));
                 let meta = &set.metadata;
                 self.sets
-                    .insert(meta.uid.clone(), (meta.name.clone(), ready));
+                    .insert(meta.uid.clone(), (meta.name.clone(), lacking));
             }
             Change::Gone(uid) => {
                 self.sets.remove(&uid);
@@ -228,10 +248,15 @@ impl Operator {
     }
 
     async fn write_state(&mut self) {
+        let excused = if self.config.count_unready_nodes {
+            0
+        } else {
+            self.unready.len()
+        };
         let not_ready: Vec<String> = self
             .sets
             .values()
-            .filter(|(_, ready)| !ready)
+            .filter(|(_, lacking)| *lacking > excused)
             .map(|(name, _)| state_of(name))
             .collect();
         if self.written.as_ref() == Some(&not_ready) {
