@@ -94,6 +94,7 @@ cases! {
         scheduling::what_must_wait_waits_and_says_why,
         read_only::a_read_only_run_writes_nothing,
         bad_input::odd_objects_are_shown_for_what_they_are,
+        gpu::a_node_is_cut_by_its_label,
         figures::the_command_prints_the_models_figures,
         watches::compacted_version_is_gone,
         restarts::data_survives_a_restart,

@@ -6,6 +6,7 @@ mod binary;
 pub(crate) mod custom;
 pub(crate) mod figures;
 mod fixture;
+pub(crate) mod gpu;
 pub(crate) mod inventory;
 pub(crate) mod nodes;
 pub(crate) mod objects;
