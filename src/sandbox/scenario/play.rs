@@ -6,6 +6,7 @@ use tokio_util::sync::CancellationToken;
 use super::director::Director;
 use super::schema::{Load, Pool, Scenario};
 use crate::sandbox::actors::clock::Clock;
+use crate::sandbox::actors::gpu_config::Config;
 use crate::sandbox::actors::{self, load};
 use crate::sandbox::bulk;
 use crate::sandbox::calls::CallError;
@@ -172,11 +173,14 @@ impl Scenario {
         stop: &CancellationToken,
     ) -> Result<JoinSet<()>, PlayError> {
         let speed = self.speed(play);
+        let nodes = self.node_count(play);
         let options = actors::Options {
             speed,
             seed: play.seed,
             load: self.load_settings(),
             time: play.time,
+            gpu: (nodes > 0).then(|| Config::for_fleet(nodes)),
+            ports: Some(server.clone()),
             ..actors::Options::default()
         };
         let fleet = self.fleet(play);

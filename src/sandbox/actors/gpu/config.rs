@@ -35,6 +35,38 @@ impl Default for Config {
     }
 }
 
+/// Up to so many nodes each has the pods of the operands.
+const MAX_OPERAND_NODES: usize = 300;
+/// What the demo's fleet has beside the usual configurations: half of the GPUs whole.
+const HALF_BALANCED: &str = "\
+half-balanced:
+- devices: [0, 1, 2, 3]
+  mig-enabled: true
+  mig-devices:
+    1g.5gb: 2
+    2g.10gb: 1
+    3g.20gb: 1
+- devices: [4, 5, 6, 7]
+  mig-enabled: false
+";
+
+impl Config {
+    /// For a fleet of [`crate::sandbox::inventory`] with so many nodes: its configurations are in
+    /// a ConfigMap, a large one has no pods of operands, and a node that is away is excused.
+    pub fn for_fleet(nodes: usize) -> Self {
+        Self {
+            operator: Some(OperatorConfig {
+                operand_pods: nodes <= MAX_OPERAND_NODES,
+                mig_config_map: "custom-mig-config".to_owned(),
+                more_mig_configs: HALF_BALANCED.to_owned(),
+                count_unready_nodes: false,
+                ..OperatorConfig::default()
+            }),
+            ..Self::default()
+        }
+    }
+}
+
 /// The GPU operator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OperatorConfig {
