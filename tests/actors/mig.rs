@@ -475,3 +475,36 @@ async fn the_operator_tells_its_state_and_labels_new_nodes() {
     assert_eq!(spec["migManager"]["config"]["default"], "all-disabled");
     world.cluster.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn faults_are_had_by_annotation() {
+    let world = World::start(|_| ());
+    world
+        .node("n1", "NVIDIA-H100-80GB-HBM3", 2, json!({}))
+        .await;
+    let fault = |what: &str| json!({"sandbox.gpudeck.dev/mig-fault": what});
+    // A host process has the GPUs open.
+    world.annotate("n1", fault("client")).await;
+    apply(&world, "n1", "all-1g.10gb").await;
+    world.until_state("n1", "failed").await;
+    world.until_operands("n1", 4).await;
+    // The validator's pods cannot be deleted.
+    world.annotate("n1", fault("wedge")).await;
+    apply(&world, "n1", "all-2g.20gb").await;
+    world.until_state("n1", "pending").await;
+    world.until_operands("n1", 1).await;
+    // A restarted mig-manager tries again, as long as it is so in vain.
+    world.restart("n1", "nvidia-mig-manager").await;
+    let labels = world.labels("n1").await;
+    let state = labels.get("nvidia.com/mig.config.state");
+    assert_eq!(state.map(String::as_str), Some("pending"));
+    world
+        .annotate("n1", json!({"sandbox.gpudeck.dev/mig-fault": null}))
+        .await;
+    world.restart("n1", "nvidia-mig-manager").await;
+    world.until_state("n1", "success").await;
+    world
+        .until_amounts("n1", "nvidia.com/mig-2g.20gb", ("6", "6"))
+        .await;
+    world.cluster.stop().await;
+}

@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use super::super::clock::Clock;
 use super::super::objects::Node;
 use super::config::{PluginConfig, Sharing, Strategy};
-use super::geometry::{self, Model, Profile};
+use super::geometry::{Model, Profile};
+use super::models;
 use super::plugin::{Asks, Devices};
 
 /// A MIG device: one GPU instance with its compute instances.
@@ -219,7 +220,7 @@ impl Machine {
         if product.is_empty() && offered == 0 && profiles.is_empty() {
             return None;
         }
-        let model = geometry::model(product);
+        let model = models::model(product);
         let strategy = match label("mig.strategy").map(String::as_str) {
             Some("single") => Strategy::Single,
             Some("mixed") => Strategy::Mixed,

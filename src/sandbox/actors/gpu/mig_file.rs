@@ -6,9 +6,10 @@ use std::fmt::Write;
 
 use serde::Deserialize;
 
-use super::geometry::{Model, Profile, cut_models};
+use super::geometry::{Model, Profile};
 use super::hardware::{Machine, with_plus};
 use super::mig::{Target, Targets};
+use super::models::cut_models;
 
 /// A file: configurations by name.
 #[derive(Debug, Clone, Deserialize)]
@@ -268,8 +269,8 @@ mod tests {
 
     use super::super::super::clock::Clock;
     use super::super::config::PluginConfig;
-    use super::super::geometry::model;
     use super::super::hardware::Hardware;
+    use super::super::models::model;
     use super::*;
 
     fn targets(product: &str, text: &str, name: &str) -> Result<Targets, String> {

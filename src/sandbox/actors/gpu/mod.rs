@@ -6,6 +6,7 @@
 
 mod agents;
 pub mod config;
+mod counters;
 mod discovery_labels;
 mod exporter;
 mod geometry;
@@ -13,6 +14,7 @@ mod hardware;
 mod mig;
 mod mig_file;
 mod mig_manager;
+mod models;
 mod operands;
 mod operator;
 mod plugin;
