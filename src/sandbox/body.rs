@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::protobuf;
+use super::resources::Resource;
 use super::status::{ApiError, clip};
 
 /// The deepest JSON that the real server reads.
@@ -74,6 +75,23 @@ pub(super) fn json(body: &[u8]) -> Result<Value, String> {
             }
         }
     })
+}
+
+/// Refuses what lies too deep where a kind may hold any JSON and it would be lost without a word;
+/// other kinds have no field there, and what they do not have is dropped by the real server too.
+pub(super) fn check_depth(res: &Resource, body: &[u8]) -> Result<(), ApiError> {
+    let holds_any = res.custom
+        || res.group == "resource.k8s.io"
+        || matches!(
+            res.plural.as_str(),
+            "customresourcedefinitions" | "controllerrevisions"
+        );
+    if holds_any && matches!(flattened(body).0, std::borrow::Cow::Owned(_)) {
+        return Err(ApiError::bad_request(format!(
+            "the object is nested deeper than the {KEPT_DEPTH} levels that the embedded cluster keeps"
+        )));
+    }
+    Ok(())
 }
 
 /// Reads YAML, of which JSON is a part.
@@ -163,6 +181,19 @@ mod tests {
         assert!(json(nested(10_001).as_bytes()).is_err());
         assert!(json("[".repeat(5_000).as_bytes()).is_err());
         assert_eq!(json(b"{\"a\":\"[[[\"}").unwrap()["a"], "[[[");
+    }
+
+    #[test]
+    fn what_would_be_lost_is_refused() {
+        use crate::sandbox::resources::Registry;
+        let registry = Registry::built_in();
+        let of = |group, version, plural| registry.find(group, version, plural).unwrap();
+        let deep = nested(200);
+        let slices = of("resource.k8s.io", "v1", "resourceslices");
+        let error = check_depth(&slices, deep.as_bytes()).unwrap_err();
+        assert!(error.message.contains("100 levels"), "{}", error.message);
+        assert!(check_depth(&slices, nested(90).as_bytes()).is_ok());
+        assert!(check_depth(&of("", "v1", "configmaps"), deep.as_bytes()).is_ok());
     }
 
     #[test]

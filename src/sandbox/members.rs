@@ -1,10 +1,13 @@
-//! The members that an object of a built-in kind has at its top, and what becomes of others.
+//! The members that an object of a built-in kind has, and what becomes of others.
+
+use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::query::Query;
 use super::resources::Resource;
+use super::serve::Call;
 use super::status::{ApiError, Cause, clip};
+use super::strict;
 
 /// Members of a kind besides type and metadata; `None` where they are not told here.
 fn members(res: &Resource) -> Option<&'static [&'static str]> {
@@ -34,15 +37,12 @@ fn members(res: &Resource) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Drops what the kind does not have, as Go's decoder does; under `fieldValidation=Strict` it is
-/// refused. `options` is the request's kind of options, as `CreateOptions`.
-pub(super) fn check(
-    res: &Resource,
-    query: &Query,
-    options: &str,
-    object: &mut Value,
-) -> Result<(), ApiError> {
-    let strict = match query.get("fieldValidation") {
+/// Drops what the kind does not have at its top, as Go's decoder does; under
+/// `fieldValidation=Strict` that is refused, at any depth, and so is what is named twice. `options`
+/// is the request's kind of options, as `CreateOptions`.
+pub(super) fn check(call: &Call, options: &str, object: &mut Value) -> Result<(), ApiError> {
+    let res = &*call.res;
+    let strict = match call.query.get("fieldValidation") {
         None | Some("Ignore" | "Warn") => false,
         Some("Strict") => true,
         Some(other) => {
@@ -57,26 +57,47 @@ pub(super) fn check(
             return Err(ApiError::invalid_options(options, vec![cause]));
         }
     };
+    if strict {
+        refuse_unknown(call, object)?;
+    }
     let (Some(known), Some(map)) = (members(res), object.as_object_mut()) else {
         return Ok(());
     };
     let known =
         |name: &str| matches!(name, "apiVersion" | "kind" | "metadata") || known.contains(&name);
-    if strict {
-        let unknown: Vec<String> = map
-            .keys()
-            .filter(|name| !known(name))
-            .map(|name| format!("unknown field {:?}", clip(name)))
-            .collect();
-        if !unknown.is_empty() {
-            return Err(ApiError::bad_request(format!(
-                "{0} in version {1:?} cannot be handled as a {0}: strict decoding error: {2}",
-                res.kind,
-                res.version,
-                unknown.join(", ")
-            )));
-        }
-    }
     map.retain(|name, _| known(name));
     Ok(())
+}
+
+fn refuse_unknown(call: &Call, object: &Value) -> Result<(), ApiError> {
+    let res = &*call.res;
+    let mut unknown: BTreeSet<String> = strict::unknown(res, object).into_iter().collect();
+    if let (Some(known), Some(map)) = (members(res), object.as_object()) {
+        let own = ["apiVersion", "kind", "metadata"];
+        let others = map
+            .keys()
+            .filter(|name| !own.contains(&name.as_str()) && !known.contains(&name.as_str()));
+        unknown.extend(others.cloned());
+    }
+    let unknown = unknown
+        .iter()
+        .map(|path| format!("unknown field {:?}", clip(path)));
+    // Of a patch only the result is looked at.
+    let twice = match call.content_type.as_str() {
+        "" | "application/json" => strict::duplicates(&call.body),
+        _ => Vec::new(),
+    };
+    let twice = twice
+        .iter()
+        .map(|path| format!("duplicate field {:?}", clip(path)));
+    let faults: Vec<String> = unknown.chain(twice).collect();
+    if faults.is_empty() {
+        return Ok(());
+    }
+    Err(ApiError::bad_request(format!(
+        "{0} in version {1:?} cannot be handled as a {0}: strict decoding error: {2}",
+        res.kind,
+        res.version,
+        faults.join(", ")
+    )))
 }

@@ -49,6 +49,7 @@ pub mod span;
 mod status;
 mod store;
 mod strategic;
+mod strict;
 mod tables;
 mod verbs;
 mod watch;

@@ -58,6 +58,47 @@ fn prune(schema: &Value, map: &mut Map<String, Value>) {
     }
 }
 
+/// Paths of what pruning takes from an object's own members.
+pub(super) fn unknown(schema: &Value, object: &Value) -> Vec<String> {
+    let mut paths = Vec::new();
+    if let Some(map) = object.as_object() {
+        for (name, value) in map {
+            if matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
+                continue;
+            }
+            unknown_member(schema, name, value, name, &mut paths);
+        }
+    }
+    paths
+}
+
+fn unknown_member(schema: &Value, name: &str, value: &Value, path: &str, paths: &mut Vec<String>) {
+    match property(schema, name) {
+        Some(schema) => unknown_below(schema, value, path, paths),
+        None if keeps_unknown(schema) || value.is_null() => {}
+        None => paths.push(path.to_owned()),
+    }
+}
+
+fn unknown_below(schema: &Value, value: &Value, path: &str, paths: &mut Vec<String>) {
+    match value {
+        Value::Object(_) if flag(schema, "x-kubernetes-embedded-resource") => {}
+        Value::Object(map) => {
+            for (name, value) in map {
+                unknown_member(schema, name, value, &format!("{path}.{name}"), paths);
+            }
+        }
+        Value::Array(items) => {
+            if let Some(schema) = schema.get("items") {
+                for (index, item) in items.iter().enumerate() {
+                    unknown_below(schema, item, &format!("{path}[{index}]"), paths);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
 fn prune_value(schema: &Value, value: &mut Value) {
     match value {
         Value::Object(_) if flag(schema, "x-kubernetes-embedded-resource") => {}

@@ -68,7 +68,9 @@ pub(super) struct Call {
 impl Call {
     /// The body as a JSON value, whatever it was sent as.
     pub(super) fn json(&self) -> Result<Value, ApiError> {
-        super::body::decode(&self.content_type, &self.body, &self.res.kind)
+        let value = super::body::decode(&self.content_type, &self.body, &self.res.kind)?;
+        super::body::check_depth(&self.res, &self.body)?;
+        Ok(value)
     }
 
     /// The store key of the addressed object.

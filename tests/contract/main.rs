@@ -74,6 +74,7 @@ areas![
     reviews,
     scale,
     schemas,
+    strict,
     subresources,
     tables,
     yaml,

@@ -19,7 +19,7 @@ impl Inner {
         }
         let dry = call.dry_run("CreateOptions")?;
         let mut object = call.json()?;
-        members::check(&call.res, &call.query, "CreateOptions", &mut object)?;
+        members::check(call, "CreateOptions", &mut object)?;
         meta::check_type(&call.res, &mut object)?;
         meta::check_shape(&call.res, &object)?;
         shapes::check(&call.res, &object)?;

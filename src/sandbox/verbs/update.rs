@@ -34,7 +34,7 @@ enum Outcome {
 impl Inner {
     pub(in crate::sandbox) fn update(&self, call: &Call, part: Part) -> Result<Answer, ApiError> {
         let mut body = call.json()?;
-        members::check(&call.res, &call.query, "UpdateOptions", &mut body)?;
+        members::check(call, "UpdateOptions", &mut body)?;
         meta::check_type(&call.res, &mut body)?;
         meta::check_shape(&call.res, &body)?;
         shapes::check(&call.res, &body)?;
@@ -74,7 +74,7 @@ impl Inner {
                 return Err(ApiError::unpatchable());
             }
             // What would be a 400 in a body is a 422 as the result of a patch.
-            members::check(&call.res, &call.query, "PatchOptions", &mut new)
+            members::check(call, "PatchOptions", &mut new)
                 .and_then(|()| meta::check_type(&call.res, &mut new))
                 .and_then(|()| meta::check_shape(&call.res, &new))
                 .and_then(|()| shapes::check(&call.res, &new))
