@@ -1,6 +1,12 @@
 //! Whatever a client sends, the parsers answer: none of them panics.
+//!
+//! The properties here draw a few hundred inputs of any shape. `targets` mutates real calls for as
+//! long as `GPUDECK_FUZZ_SECS` says (CI: 60 s each), a moment without it.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod mutate;
+mod targets;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
