@@ -88,11 +88,26 @@ impl Class {
     }
 }
 
-/// The classes that some waiting pod belongs to.
+/// Classes without waiting pods that are remembered, with what is known of them: the next pod of
+/// a class often comes soon.
+const IDLE: usize = 512;
+
+/// A class's number and its waiting pods.
+#[derive(Clone, Copy)]
+struct Entry {
+    id: ClassId,
+    pods: usize,
+    /// Since when it has none, in classes that lost their last pod.
+    idle: u64,
+}
+
+/// The classes that some waiting pod belongs to, or did a short while ago.
 #[derive(Clone, Default)]
 pub(super) struct Classes {
-    by_shape: BTreeMap<Arc<Class>, (ClassId, usize)>,
+    by_shape: BTreeMap<Arc<Class>, Entry>,
     by_id: BTreeMap<ClassId, Arc<Class>>,
+    /// Classes without pods, the longest first.
+    idle: BTreeMap<u64, ClassId>,
     next: u64,
 }
 
@@ -100,33 +115,43 @@ impl Classes {
     /// Counts a waiting pod in and tells its class.
     pub(super) fn enter(&mut self, pod: &Pod, config: &SchedConfig) -> ClassId {
         let class = Class::of_pod(pod, config);
-        if let Some((id, pods)) = self.by_shape.get_mut(&class) {
-            *pods += 1;
-            return *id;
+        if let Some(entry) = self.by_shape.get_mut(&class) {
+            if entry.pods == 0 {
+                self.idle.remove(&entry.idle);
+            }
+            entry.pods += 1;
+            return entry.id;
         }
-        let id = ClassId(self.next);
         self.next += 1;
+        let id = ClassId(self.next);
         let class = Arc::new(class);
         self.by_id.insert(id, class.clone());
-        self.by_shape.insert(class, (id, 1));
+        let entry = Entry {
+            id,
+            pods: 1,
+            idle: 0,
+        };
+        self.by_shape.insert(class, entry);
         id
     }
 
-    /// Counts a pod out; true when it was the last of its class.
-    pub(super) fn leave(&mut self, id: ClassId) -> bool {
-        let Some(class) = self.by_id.get(&id).cloned() else {
-            return false;
-        };
-        let Some((_, pods)) = self.by_shape.get_mut(&class) else {
-            return false;
-        };
-        *pods -= 1;
-        let last = *pods == 0;
-        if last {
-            self.by_shape.remove(&class);
-            self.by_id.remove(&id);
+    /// Counts a pod out; tells a class that is forgotten by that.
+    pub(super) fn leave(&mut self, id: ClassId) -> Option<ClassId> {
+        let entry = self.by_shape.get_mut(self.by_id.get(&id)?)?;
+        entry.pods -= 1;
+        if entry.pods > 0 {
+            return None;
         }
-        last
+        self.next += 1;
+        entry.idle = self.next;
+        self.idle.insert(self.next, id);
+        if self.idle.len() <= IDLE {
+            return None;
+        }
+        let (_, oldest) = self.idle.pop_first()?;
+        let class = self.by_id.remove(&oldest)?;
+        self.by_shape.remove(&class);
+        Some(oldest)
     }
 
     pub(super) fn get(&self, id: ClassId) -> Option<&Arc<Class>> {

@@ -40,6 +40,7 @@ mod tests;
 mod topology;
 mod track;
 mod traffic;
+mod uid_map;
 mod view;
 
 pub use config::{SchedConfig, TypeProfile};

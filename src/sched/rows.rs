@@ -60,6 +60,8 @@ pub(super) struct Rows {
     log: Vec<Changed>,
     /// Changes before the first that `log` still holds.
     log_start: usize,
+    /// Changes up to the last one of a node itself.
+    nodes_changed: usize,
 }
 
 impl Default for Rows {
@@ -82,6 +84,7 @@ impl Default for Rows {
             levels: Box::default(),
             log: Vec::new(),
             log_start: 0,
+            nodes_changed: 0,
         }
     }
 }
@@ -104,10 +107,14 @@ impl Rows {
 
     fn changed(&mut self, row: RowId, node: bool) {
         if self.log.len() >= LOG_LIMIT {
-            self.log_start += self.log.len();
-            self.log.clear();
+            // The newer half stays, so that views which are looked at often never start anew.
+            self.log.drain(..LOG_LIMIT / 2);
+            self.log_start += LOG_LIMIT / 2;
         }
         self.log.push(Changed { row, node });
+        if node {
+            self.nodes_changed = self.log_start + self.log.len();
+        }
     }
 
     /// No nodes; `levels` are the operator's own levels of the fabric, the widest first.
@@ -388,12 +395,11 @@ impl Rows {
         also: &[RowId],
     ) -> bool {
         let from = version.changes.checked_sub(self.log_start);
-        let Some(changed) = from.and_then(|from| self.log.get(from..)) else {
-            return false;
+        let changed = from.and_then(|from| self.log.get(from..));
+        let few = |changed: &&[Changed]| changed.len() + also.len() <= self.rows.len();
+        let Some(changed) = changed.filter(few) else {
+            return self.refresh_all(view, class, rules, version);
         };
-        if changed.len() + also.len() > self.rows.len() {
-            return false;
-        }
         if version.order != self.order_version {
             view.forget_order();
         }
@@ -415,6 +421,25 @@ impl Rows {
             }
         }
         view.reprice(class, rules, &self.rows, &self.slots);
+        true
+    }
+
+    /// Looks at what is left of every node; false when nodes themselves have changed since.
+    fn refresh_all(
+        &self,
+        view: &mut View,
+        class: &Class,
+        rules: Rules<'_>,
+        version: Version,
+    ) -> bool {
+        if version.changes < self.nodes_changed || version.order != self.order_version {
+            return false;
+        }
+        view.drop_counts_unless(rules.fabric.1);
+        view.set_pricing(rules);
+        for (i, (row, slot)) in self.rows.iter().zip(&self.slots).enumerate() {
+            view.update(class, rules, RowId(i), row, slot);
+        }
         true
     }
 }

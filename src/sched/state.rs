@@ -11,6 +11,7 @@ use super::config::SchedConfig;
 use super::gang::GangKey;
 use super::memo::Memo;
 use super::rows::Rows;
+use super::uid_map::UidMap;
 use super::view::Rules;
 use crate::model::{
     Change, Decision, Delta, Gone, Job, Kind, Node, Pod, PriorityClass, Reason, SourceReport,
@@ -59,16 +60,16 @@ pub struct State {
     pub(super) classes: Classes,
     pub(super) memo: Memo,
     pub(super) queue: BTreeMap<QueueKey, Uid>,
-    pub(super) pods: BTreeMap<Uid, Tracked>,
-    pub(super) gangs: BTreeMap<GangKey, BTreeSet<Uid>>,
+    pub(super) pods: UidMap<Tracked>,
+    pub(super) gangs: BTreeMap<GangKey, Arc<BTreeSet<Uid>>>,
     pub(super) assumed: BTreeMap<Uid, Assumed>,
-    jobs: BTreeMap<Uid, Arc<Job>>,
+    jobs: UidMap<Arc<Job>>,
     claims: BTreeMap<(Str, Str), Arc<VolumeClaim>>,
     volumes: BTreeMap<Str, Arc<VolumeTopology>>,
     /// Grows with each change of a claim or volume.
     pub(super) volume_version: u64,
     pub(super) priority_classes: BTreeMap<Str, Arc<PriorityClass>>,
-    pub(super) decisions: BTreeMap<Uid, Arc<Decision>>,
+    pub(super) decisions: UidMap<Arc<Decision>>,
     sources: BTreeMap<(Kind, Option<Str>), SourceReport>,
     pub(super) clock: Option<Timestamp>,
 }
@@ -244,7 +245,7 @@ impl State {
         self.gangs
             .get(gang)
             .into_iter()
-            .flatten()
+            .flat_map(|uids| uids.iter())
             .filter_map(|uid| self.pods.get(uid))
     }
 

@@ -37,10 +37,8 @@ impl State {
             .and_then(|_| problem::of_pod(pod, &self.config));
         let gang = gang::key_of(pod);
         if let Some(gang) = &gang {
-            self.gangs
-                .entry(gang.clone())
-                .or_default()
-                .insert(uid.clone());
+            let members = self.gangs.entry(gang.clone()).or_default();
+            Arc::make_mut(members).insert(uid.clone());
         }
         if let Some((key, _)) = &waiting {
             self.queue.insert(key.clone(), uid.clone());
@@ -110,7 +108,7 @@ impl State {
         if let Some(gang) = &tracked.gang
             && let Some(members) = self.gangs.get_mut(gang)
         {
-            members.remove(uid);
+            Arc::make_mut(members).remove(uid);
             if members.is_empty() {
                 self.gangs.remove(gang);
             }
@@ -141,8 +139,8 @@ impl State {
     fn leave_queue(&mut self, waiting: Option<(QueueKey, ClassId)>) {
         if let Some((key, class)) = waiting {
             self.queue.remove(&key);
-            if self.classes.leave(class) {
-                self.memo.forget(class);
+            if let Some(forgotten) = self.classes.leave(class) {
+                self.memo.forget(forgotten);
             }
         }
     }

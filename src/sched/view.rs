@@ -252,6 +252,11 @@ impl View {
         self.forget_order();
     }
 
+    /// All keys are about to be made by the prices of now.
+    pub(super) fn set_pricing(&mut self, rules: Rules<'_>) {
+        self.pricing = rules.pricing.version();
+    }
+
     /// The order among equals has changed.
     pub(super) fn forget_order(&mut self) {
         self.blocks.iter_mut().for_each(|block| block.1 = true);
