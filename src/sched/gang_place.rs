@@ -9,6 +9,8 @@ use super::view::RowId;
 
 /// Domains in which a mixed gang is tried before the next wider level is.
 const TRIED: usize = 64;
+/// Domains of one class that are compared by the nodes that they take.
+const COMPARED: usize = 16;
 
 /// Pods of one class.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -193,8 +195,40 @@ impl Scratch<'_> {
             })
             .collect();
         fit.sort_unstable();
-        fit.truncate(if parts.len() > 1 { TRIED } else { 1 });
-        fit.into_iter().map(|(_, id)| id).collect()
+        fit.truncate(TRIED);
+        let [only] = parts else {
+            return fit.into_iter().map(|(_, id)| id).collect();
+        };
+        // All are exact for a single class: of the fullest few the one that takes fewest nodes.
+        fit.truncate(COMPARED);
+        let nodes = |id: DomainId| self.nodes_for(*only, id);
+        let best = fit
+            .into_iter()
+            .min_by_key(|(left, id)| (nodes(*id), *left, *id));
+        best.map(|(_, id)| id).into_iter().collect()
+    }
+
+    /// Nodes of a domain that pods of a class need at least.
+    fn nodes_for(&self, part: Part, id: DomainId) -> u32 {
+        let (Some(view), Some(domain)) = (self.view(part.class), self.rules().fabric.0.domain(id))
+        else {
+            return u32::MAX;
+        };
+        // By how many pods a node takes, up to the usual sixteen; more count as so many.
+        let mut by_room = [0_u32; 17];
+        for row in &domain.rows {
+            let room = usize::from(view.room_on(*row)).min(16);
+            if let Some(n) = by_room.get_mut(room) {
+                *n += 1;
+            }
+        }
+        let (mut left, mut nodes) = (part.pods, 0);
+        for (room, count) in (1..=16).rev().zip(by_room.iter().rev()) {
+            let used = left.div_ceil(room).min(*count);
+            nodes += used;
+            left = left.saturating_sub(used * room);
+        }
+        nodes
     }
 
     fn on_one_node(&mut self, parts: &[Part], within: Option<DomainId>) -> Option<(Home, Rows)> {

@@ -11,6 +11,8 @@ mod filters;
 mod flow;
 mod gangs;
 mod naive;
+mod optimal;
 mod parts;
 mod random;
+mod steps;
 mod topology;

@@ -374,7 +374,7 @@ impl Run {
 #[test]
 fn histories_keep_every_promise() {
     let bytes = prop::collection::vec(any::<u8>(), 60..1_200);
-    fixed_seed(400, &bytes, |bytes| {
+    fixed_seed(150, &bytes, |bytes| {
         let mut dice = Dice(&bytes, 0);
         let mut run = Run {
             world: World::default(),
