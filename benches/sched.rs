@@ -343,8 +343,6 @@ fn lively(c: &mut Criterion) {
 
     let mut hopeless = pods.single();
     hopeless.requests.mem_bytes = 1 << 50;
-    let mut state = full.fork();
-    state.apply(&come(&hopeless));
     group.throughput(Throughput::Elements(1));
     // Each fork starts without what is known of the class.
     group.bench_function("cannot_be_placed", |b| {

@@ -1,15 +1,17 @@
 //! One round of decisions.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::class::ClassId;
 use super::explain;
 use super::gang::GangKey;
 use super::gangs::Need;
 use super::scratch::{Scratch, Spot};
 use super::state::{State, Tracked};
+use super::view::Siblings;
 use crate::model::{Decision, DecisionKind, Pod, Reason, Uid};
 use crate::plan::{Action, Plan};
 
@@ -31,6 +33,7 @@ pub fn decide(state: &State, now: Timestamp) -> Plan {
         now,
         scratch: Scratch::new(state),
         seen_gangs: BTreeSet::new(),
+        siblings: BTreeMap::new(),
         placed: 0,
         plan: Plan::default(),
     };
@@ -58,6 +61,8 @@ pub(super) struct Round<'a> {
     pub(super) now: Timestamp,
     pub(super) scratch: Scratch<'a>,
     seen_gangs: BTreeSet<&'a GangKey>,
+    /// Siblings of pods that are kept apart, with those placed in this round.
+    siblings: BTreeMap<Uid, Siblings>,
     placed: u32,
     pub(super) plan: Plan,
 }
@@ -96,7 +101,11 @@ impl<'a> Round<'a> {
         if self.was_refused(pod) {
             return;
         }
-        match self.scratch.place(*class) {
+        let spot = match pod.meta.controller() {
+            Some(owner) if self.state.is_spread(*class) => self.apart(&owner.uid, *class),
+            _ => self.scratch.place(*class),
+        };
+        match spot {
             Some(spot) => {
                 let action = self.place(pod, spot);
                 self.plan.groups.push(vec![action]);
@@ -106,6 +115,24 @@ impl<'a> Round<'a> {
                 self.wait(pod, &reason);
             }
         }
+    }
+
+    /// Apart from the pods of the same owner, those placed in this round among them.
+    fn apart(&mut self, owner: &Uid, class: ClassId) -> Option<Spot> {
+        let known = self.state.siblings.get(owner);
+        let siblings = self
+            .siblings
+            .entry(owner.clone())
+            .or_insert_with(|| known.cloned().unwrap_or_default());
+        let (spot, row) = if siblings.is_empty() {
+            let spot = self.scratch.place(class)?;
+            let row = self.state.rows.id(&spot.node)?;
+            (spot, row)
+        } else {
+            self.scratch.place_apart(class, siblings)?
+        };
+        *siblings.entry(row).or_default() += 1;
+        Some(spot)
     }
 
     pub(super) fn place(&mut self, pod: &Pod, spot: Spot) -> Action {

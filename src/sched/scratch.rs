@@ -13,7 +13,7 @@ use super::problem;
 use super::score;
 use super::slot::Held;
 use super::state::State;
-use super::view::{RowId, Rules, View};
+use super::view::{RowId, Rules, Siblings, View};
 use crate::model::{FilterCount, Reason, Str};
 
 /// One tried placement.
@@ -113,6 +113,27 @@ impl<'a> Scratch<'a> {
         let other = local.view.runner_up(row, ranks);
         let alternative = Alternative { fits, other };
         self.put(&class, row, alternative)
+    }
+
+    /// Places one pod apart from its siblings, and tells its row; `None` when it fits nowhere.
+    pub(super) fn place_apart(
+        &mut self,
+        id: ClassId,
+        siblings: &Siblings,
+    ) -> Option<(Spot, RowId)> {
+        let rules = self.rules;
+        let local = self.refresh(id)?;
+        let row = local.view.best_apart(siblings, rules)?;
+        let (class, fits) = (local.class.clone(), local.view.fits());
+        let mut spot = self.put(&class, row, Alternative { fits, other: None })?;
+        let (nodes, here) = (siblings.len(), siblings.get(&row).copied().unwrap_or(0));
+        let free = spot.why.rsplit("; ").next().unwrap_or_default();
+        spot.why = format!(
+            "kept apart from its siblings: {here} of them here, the others on {nodes} of {fits} \
+             nodes; {free}"
+        )
+        .into();
+        Some((spot, row))
     }
 
     /// Puts a pod on a row that fits.

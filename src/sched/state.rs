@@ -12,7 +12,7 @@ use super::gang::GangKey;
 use super::memo::Memo;
 use super::rows::Rows;
 use super::uid_map::UidMap;
-use super::view::Rules;
+use super::view::{RowId, Rules};
 use crate::model::{
     Change, Decision, Delta, Gone, Job, Kind, Node, Pod, PriorityClass, Reason, SourceReport,
     SourceState, Str, Uid, VolumeClaim, VolumeTopology,
@@ -62,6 +62,8 @@ pub struct State {
     pub(super) queue: BTreeMap<QueueKey, Uid>,
     pub(super) pods: UidMap<Tracked>,
     pub(super) gangs: BTreeMap<GangKey, Arc<BTreeSet<Uid>>>,
+    /// Pods that are kept apart from those of the same owner: how many each node has.
+    pub(super) siblings: BTreeMap<Uid, BTreeMap<RowId, u32>>,
     pub(super) assumed: BTreeMap<Uid, Assumed>,
     jobs: UidMap<Arc<Job>>,
     claims: BTreeMap<(Str, Str), Arc<VolumeClaim>>,
@@ -247,6 +249,11 @@ impl State {
             .into_iter()
             .flat_map(|uids| uids.iter())
             .filter_map(|uid| self.pods.get(uid))
+    }
+
+    /// Pods of the class are kept apart from those of the same owner.
+    pub(super) fn is_spread(&self, class: ClassId) -> bool {
+        self.classes.get(class).is_some_and(|c| c.needs.spread)
     }
 
     pub(super) fn job(&self, uid: &Uid) -> Option<&Arc<Job>> {

@@ -89,16 +89,47 @@ impl State {
             self.leave_place(uid);
             if let Some(node) = &node {
                 self.rows.take(node, uid, &ask, device);
+                self.count_sibling(pod, node, true);
             }
         }
         node
     }
 
+    /// Counts a pod that is kept apart from its siblings into a node, or out of it.
+    fn count_sibling(&mut self, pod: &Pod, node: &str, comes: bool) {
+        let spreads = pod
+            .meta
+            .annotation(super::needs::TYPE)
+            .and_then(|kind| self.config.types.get(kind))
+            .is_some_and(|profile| profile.spread);
+        let (Some(owner), Some(row)) = (pod.meta.controller(), self.rows.id(node)) else {
+            return;
+        };
+        if !spreads {
+            return;
+        }
+        let rows = self.siblings.entry(owner.uid.clone()).or_default();
+        let count = rows.entry(row).or_default();
+        *count = if comes {
+            *count + 1
+        } else {
+            count.saturating_sub(1)
+        };
+        if *count == 0 {
+            rows.remove(&row);
+        }
+        if rows.is_empty() {
+            self.siblings.remove(&owner.uid);
+        }
+    }
+
     fn leave_place(&mut self, uid: &Uid) {
         if let Some(tracked) = self.pods.get(uid)
-            && let Some(node) = &tracked.place
+            && let Some(node) = tracked.place.clone()
         {
-            self.rows.give(node, uid, &Ask::of_pod(&tracked.pod));
+            let pod = tracked.pod.clone();
+            self.count_sibling(&pod, &node, false);
+            self.rows.give(&node, uid, &Ask::of_pod(&pod));
         }
     }
 
@@ -211,6 +242,7 @@ impl State {
         let pod = tracked.pod.clone();
         self.leave_queue(Some(waiting));
         self.rows.take(node, uid, &Ask::of_pod(&pod), *device);
+        self.count_sibling(&pod, node, true);
         self.assumed.insert(
             uid.clone(),
             Assumed {

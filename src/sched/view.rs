@@ -1,6 +1,8 @@
 //! What the filters say of each node for one class and what it would cost there, kept up to date
 //! node by node.
 
+use std::collections::BTreeMap;
+
 use super::class::Class;
 use super::copies::copies;
 use super::fabric::{DomainId, Fabric};
@@ -14,6 +16,9 @@ use crate::model::FilterCount;
 /// A node's row. Rows keep their number while the node is known.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct RowId(pub(super) usize);
+
+/// Pods of one owner that are kept apart: how many each row has.
+pub(super) type Siblings = BTreeMap<RowId, u32>;
 
 /// Rows whose best is remembered together.
 const BLOCK: usize = 64;
@@ -305,6 +310,27 @@ impl View {
             .iter()
             .filter_map(|(best, _)| *best)
             .min_by_key(|id| self.order(*id, ranks))
+    }
+
+    /// The cheapest row among those that have fewest siblings, and of these in the closest domain
+    /// that has fewest.
+    pub(super) fn best_apart(&self, siblings: &Siblings, rules: Rules<'_>) -> Option<RowId> {
+        let fabric = rules.fabric.0;
+        let leaf = |id: RowId| fabric.of_row(id).first().copied();
+        let mut by_leaf: BTreeMap<DomainId, u32> = BTreeMap::new();
+        for (row, count) in siblings {
+            if let Some(leaf) = leaf(*row) {
+                *by_leaf.entry(leaf).or_default() += count;
+            }
+        }
+        (0..self.keys.len())
+            .map(RowId)
+            .filter(|id| self.key(*id) != NEVER)
+            .min_by_key(|id| {
+                let here = siblings.get(id).copied().unwrap_or(0);
+                let near = leaf(*id).and_then(|l| by_leaf.get(&l)).copied();
+                (here, near.unwrap_or(0), self.order(*id, rules.ranks))
+            })
     }
 
     /// The cheapest row but one; call after [`View::best`].

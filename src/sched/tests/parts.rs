@@ -355,3 +355,43 @@ fn a_node_that_loses_devices_keeps_its_books() {
     s.apply(&Delta::Pod(Change::Gone(gone(&node("p", 0).meta))));
     assert_eq!(spots(&decide(&s, at(0))), "q>n");
 }
+
+#[test]
+fn replicas_of_an_inference_service_are_kept_apart() {
+    let site = |name: &str, leaf: &str| {
+        let mut labels = H100.to_vec();
+        labels.insert(0, ("fabric.topograph.run/tier-0", leaf));
+        set_node(labelled(name, 8, &labels))
+    };
+    let replica = |i: usize| {
+        let mut p = annotated(
+            pod(&format!("r{i}"), 1),
+            &[("gpudeck.dev/workload-type", "inference")],
+        );
+        p.meta.owners = [crate::model::Owner {
+            kind: "ReplicaSet".into(),
+            name: "serve".into(),
+            uid: crate::model::Uid("uid-serve".into()),
+            controller: true,
+        }]
+        .into();
+        p
+    };
+    let mut s = state([site("a", "l1"), site("b", "l1"), site("c", "l2")]);
+    s.apply(&set_pod(bound(replica(0), "a")));
+    s.apply(&set_pod(replica(1)));
+    s.apply(&set_pod(replica(2)));
+    s.apply(&set_pod(replica(3)));
+    let plan = decide(&s, at(0));
+    // First the other leaf, then the other node, then the leaf with fewer.
+    assert_eq!(spots(&plan), "r1>c r2>b r3>c");
+    assert_eq!(
+        told(&plan, "r2"),
+        "b: kept apart from its siblings: 0 of them here, the others on 2 of 3 nodes; 8 of 8 GPUs \
+         free before"
+    );
+    s.apply(&Delta::Pod(Change::Gone(gone(&replica(0).meta))));
+    carry_out(&mut s, &plan);
+    s.apply(&set_pod(replica(4)));
+    assert_eq!(spots(&decide(&s, at(0))), "r4>a");
+}
