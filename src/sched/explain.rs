@@ -7,7 +7,7 @@ use super::place::{NodeRow, Pricing};
 use super::score;
 use super::slot::{Held, Slot};
 use super::state::State;
-use super::view::RowId;
+use super::view::{RowId, Rules};
 use crate::model::{FilterCount, Reason, Str};
 
 /// What else could have been chosen.
@@ -28,7 +28,7 @@ const SAME: f64 = 0.005;
 /// Why a pod goes to this node: what was free, what it costs those who may come, and what the
 /// best other node would have cost.
 pub(super) fn why_here(
-    pricing: &Pricing,
+    rules: Rules<'_>,
     class: &Class,
     fits: u32,
     here: Candidate<'_>,
@@ -38,7 +38,7 @@ pub(super) fn why_here(
     let Some(there) = there else {
         return format!("the only node that fits; {free}").into();
     };
-    let cost = |(row, slot, held): Candidate<'_>| score::cost(pricing, class, row, slot, held);
+    let cost = |(row, slot, held): Candidate<'_>| score::cost(rules, class, row, slot, held);
     let (mine, other) = (cost(here), cost(there));
     let alone = if class.needs.gpu || !here.0.has_gpus {
         ""
@@ -50,7 +50,7 @@ pub(super) fn why_here(
     let elsewhere = if gap > SAME {
         format!("on {name} it would break a gap worth {gap:.2} GPU more")
     } else if gap + room > SAME {
-        let who = for_whom(pricing, class, here, there)
+        let who = for_whom(rules.pricing, class, here, there)
             .map_or_else(String::new, |who| format!(", mostly room for {who}"));
         format!(
             "on {name} it would cost others {:.2} GPU more{who}",

@@ -1,8 +1,11 @@
 //! What scheduling knows of a node's GPUs beside what is free of them.
 
+use std::sync::Arc;
+
 use super::needs::{Needs, tier_bit};
 use super::place::{MAX_GPUS, ModelId, ModelSet};
 use super::selector;
+use super::slices::Layout;
 use crate::model::{
     Constraints, GpuModel, GpuResource, MatchExpression, MigProfile, MigStrategy, Node, Sharing,
     Str, Tier,
@@ -42,6 +45,8 @@ pub(super) struct NodeGpus {
     pub(super) tier: Option<Tier>,
     /// The model, to look up its slices.
     product: Option<GpuModel>,
+    /// Its MIG devices, where each has a place.
+    pub(super) layout: Option<Arc<Layout>>,
 }
 
 impl NodeGpus {
@@ -76,6 +81,7 @@ impl NodeGpus {
                 .and_then(|p| slice_mib(p, gpus.model.as_ref(), memory_mib)),
             tier: node.tier().map(|(tier, _)| tier),
             product: gpus.model.clone(),
+            layout: Layout::of(node).map(Arc::new),
         }
     }
 

@@ -33,6 +33,7 @@ mod scratch;
 mod selector;
 mod shape;
 mod simplex;
+mod slices;
 mod slot;
 mod state;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use super::fabric::{self, Fabric, Place};
 use super::filters::Row;
 use super::gpus::{Models, NodeGpus};
 use super::place::{NodeRow, Pricing};
+use super::slices::SlicePrices;
 use super::slot::{Held, Slot};
 use super::view::{RowId, Rules, View};
 use crate::model::{Node, Str, Uid};
@@ -37,6 +38,8 @@ pub(super) struct Rows {
     /// By row; shared among forks until it changes.
     holders: Vec<Arc<Holders>>,
     pub(super) pricing: Pricing,
+    /// Prices of MIG slices.
+    slices: SlicePrices,
     pub(super) models: Models,
     /// Free thousandths of all devices.
     free_milli_gpu: i64,
@@ -71,6 +74,7 @@ impl Default for Rows {
             slots: Vec::new(),
             holders: Vec::new(),
             pricing: Pricing::with_prior(),
+            slices: SlicePrices::default(),
             models: Models::default(),
             free_milli_gpu: 0,
             by_name: BTreeMap::new(),
@@ -143,6 +147,7 @@ impl Rows {
     pub(super) fn rules(&self, spot_needs_checkpoint: bool) -> Rules<'_> {
         Rules {
             pricing: &self.pricing,
+            slices: &self.slices,
             spot_needs_checkpoint,
             ranks: self.ranks(),
             fabric: self.fabric(),
@@ -160,6 +165,19 @@ impl Rows {
             }
             ranks
         })
+    }
+
+    /// A pod that asks for these resources has arrived.
+    pub(super) fn slices_arrived(&mut self, extended: &[(Str, i64)]) {
+        let (rows, slots) = (&self.rows, &self.slots);
+        self.slices.arrived(extended, |model| {
+            rows.iter()
+                .zip(slots)
+                .filter_map(|(row, slot)| Some((row.gpus.layout.as_ref()?, slot)))
+                .filter(|(layout, _)| layout.model() == model)
+                .flat_map(|(layout, slot)| layout.devices(slot.slices))
+                .collect()
+        });
     }
 
     /// Prices are renewed when they are due; called when a pod has arrived.
@@ -260,7 +278,11 @@ impl Rows {
         }
         slot.note_cpu();
         let reshaped = (row.gpus.devices, row.gpus.memory_mib, row.gpus.cut)
-            != (gpus.devices, gpus.memory_mib, gpus.cut);
+            != (gpus.devices, gpus.memory_mib, gpus.cut)
+            || row.gpus.layout != gpus.layout;
+        if let Some(layout) = &gpus.layout {
+            self.slices.meet(layout);
+        }
         slot.gpu.model = gpus.model;
         row.set_node(node, gpus);
         let is = (row.node.is_some(), row.has_gpus);
@@ -307,12 +329,13 @@ impl Rows {
         };
         self.free_milli_gpu -= slot.gpu.free_milli_gpu();
         slot.gpu = NodeRow::empty(0, 0, row.gpus.devices, row.gpus.model);
+        slot.slices = row.gpus.layout.as_ref().map_or(0, |layout| layout.all());
         slot.note_cpu();
         for (uid, held) in Arc::make_mut(holders) {
             *held = asks(uid).map_or(Held::default(), |(ask, named)| {
-                slot.assign(&ask, &row.gpus, named)
+                slot.assign(&ask, &row.gpus, named, &self.slices)
             });
-            slot.gpu.shift(held.devices, held.milli, 1);
+            slot.hold(*held);
         }
         self.free_milli_gpu += slot.gpu.free_milli_gpu();
         self.revalue(id);
@@ -357,7 +380,7 @@ impl Rows {
         ) else {
             return;
         };
-        let held = slot.assign(ask, &row.gpus, named);
+        let held = slot.assign(ask, &row.gpus, named, &self.slices);
         let before = slot.gpu.free_milli_gpu();
         slot.take(ask, held);
         self.free_milli_gpu += slot.gpu.free_milli_gpu() - before;

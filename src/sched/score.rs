@@ -4,8 +4,9 @@ use super::class::Class;
 use super::filters::Row;
 use super::gpus::{Cut, NodeGpus};
 use super::needs::Share;
-use super::place::{Cost, ModelSet, Pricing, Shape};
+use super::place::{Cost, ModelSet, Shape};
 use super::slot::{Held, Slot};
+use super::view::Rules;
 
 /// Set in the key of a node whose devices are given out in parts, for a pod that asks for a whole
 /// device and does not say that a part is welcome.
@@ -43,7 +44,8 @@ fn shape_on(class: &Class, gpus: &NodeGpus) -> Option<Shape> {
 }
 
 /// The score of a node that fits.
-pub(super) fn score(pricing: &Pricing, class: &Class, row: &Row, slot: &Slot) -> Score {
+pub(super) fn score(rules: Rules<'_>, class: &Class, row: &Row, slot: &Slot) -> Score {
+    let (pricing, slices) = (rules.pricing, rules.slices);
     if let Some(shape) = shape_on(class, &row.gpus) {
         let best = pricing.best(&slot.gpu, slot.worth, &shape);
         return best.map_or(
@@ -56,9 +58,23 @@ pub(super) fn score(pricing: &Pricing, class: &Class, row: &Row, slot: &Slot) ->
                 held: Held {
                     devices: best.devices,
                     milli: shape.milli_gpu,
+                    slices: 0,
                 },
             },
         );
+    }
+    if let Some(layout) = &row.gpus.layout
+        && let (slices @ 1.., cost) = layout.take(slot.slices, &class.ask.extended, slices)
+    {
+        let key = pricing.key(Cost {
+            gap: 0.0,
+            room: cost,
+        });
+        let held = Held {
+            slices,
+            ..Held::default()
+        };
+        return Score { key, held };
     }
     let key = pricing.key(parts_cost(class, row, slot));
     let unasked = class.is_whole() && !class.needs.welcomes_parts;
@@ -69,10 +85,19 @@ pub(super) fn score(pricing: &Pricing, class: &Class, row: &Row, slot: &Slot) ->
 }
 
 /// What the score of a node is made of.
-pub(super) fn cost(pricing: &Pricing, class: &Class, row: &Row, slot: &Slot, held: Held) -> Cost {
-    match shape_on(class, &row.gpus) {
-        Some(shape) => pricing.cost(&slot.gpu, slot.worth, &shape, held.devices),
-        None => parts_cost(class, row, slot),
+pub(super) fn cost(rules: Rules<'_>, class: &Class, row: &Row, slot: &Slot, held: Held) -> Cost {
+    match (shape_on(class, &row.gpus), &row.gpus.layout) {
+        (Some(shape), _) => {
+            let pricing = rules.pricing;
+            pricing.cost(&slot.gpu, slot.worth, &shape, held.devices)
+        }
+        (None, Some(layout)) if held.slices != 0 => Cost {
+            gap: 0.0,
+            room: layout
+                .take(slot.slices, &class.ask.extended, rules.slices)
+                .1,
+        },
+        (None, _) => parts_cost(class, row, slot),
     }
 }
 

@@ -140,18 +140,18 @@ impl<'a> Scratch<'a> {
     fn put(&mut self, class: &Arc<Class>, row: RowId, alternative: Alternative) -> Option<Spot> {
         let known = self.state.rows.rows.get(row.0)?;
         let slot = self.slots.get(row)?;
-        let held = score::score(self.rules.pricing, class, known, slot).held;
+        let held = score::score(self.rules, class, known, slot).held;
         let here = (known, slot, held);
         let there = alternative.other.and_then(|other| {
             let known = self.state.rows.rows.get(other.0)?;
             let slot = self.slots.get(other)?;
-            let held = score::score(self.rules.pricing, class, known, slot).held;
+            let held = score::score(self.rules, class, known, slot).held;
             Some((known, slot, held))
         });
         let spot = Spot {
             node: known.name.clone(),
             device: held.shared_device(),
-            why: explain::why_here(self.rules.pricing, class, alternative.fits, here, there),
+            why: explain::why_here(self.rules, class, alternative.fits, here, there),
         };
         self.hold(class.clone(), row, held)?;
         Some(spot)
@@ -173,7 +173,7 @@ impl<'a> Scratch<'a> {
         let class = local.class.clone();
         let known = self.state.rows.rows.get(row.0)?;
         let slot = self.slots.get(row)?;
-        let held = score::score(self.rules.pricing, &class, known, slot).held;
+        let held = score::score(self.rules, &class, known, slot).held;
         self.hold(class, row, held)
     }
 

@@ -4,6 +4,7 @@ use super::amounts::{Ask, Room};
 use super::gpus::NodeGpus;
 use super::needs::Share;
 use super::place::NodeRow;
+use super::slices::SlicePrices;
 
 /// Devices that a pod holds, and thousandths of each.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -12,6 +13,8 @@ pub(super) struct Held {
     pub(super) devices: u16,
     /// Thousandths of each.
     pub(super) milli: u16,
+    /// MIG instances of the node's layout, bit `i` for instance `i`.
+    pub(super) slices: u128,
 }
 
 impl Held {
@@ -35,6 +38,8 @@ pub(super) struct Slot {
     pub(super) room: Room,
     /// Devices.
     pub(super) gpu: NodeRow,
+    /// Free MIG instances of the node's layout.
+    pub(super) slices: u128,
     /// What the room is worth to those who may come, in GPUs.
     pub(super) worth: f64,
 }
@@ -44,6 +49,7 @@ impl Default for Slot {
         Self {
             room: Room::default(),
             gpu: NodeRow::empty(0, 0, 0, super::place::ModelId::default()),
+            slices: 0,
             worth: 0.0,
         }
     }
@@ -53,7 +59,7 @@ impl Slot {
     /// A pod comes to these devices.
     pub(super) fn take(&mut self, ask: &Ask, held: Held) {
         self.room.take(ask);
-        self.gpu.shift(held.devices, held.milli, 1);
+        self.hold(held);
         self.note_cpu();
     }
 
@@ -61,7 +67,14 @@ impl Slot {
     pub(super) fn give(&mut self, ask: &Ask, held: Held) {
         self.room.give(ask);
         self.gpu.shift(held.devices, held.milli, -1);
+        self.slices |= held.slices;
         self.note_cpu();
+    }
+
+    /// Devices and instances are taken.
+    pub(super) fn hold(&mut self, held: Held) {
+        self.gpu.shift(held.devices, held.milli, 1);
+        self.slices &= !held.slices;
     }
 
     /// Keeps the CPU beside the devices in step with the sums.
@@ -72,16 +85,25 @@ impl Slot {
     /// Devices for a pod that is on the node already: those it names if they are free, else the
     /// fullest for a share and the lowest for whole ones. Fewer than it asks for when more is bound
     /// than the node offers.
-    pub(super) fn assign(&self, ask: &Ask, gpus: &NodeGpus, named: Option<u8>) -> Held {
+    pub(super) fn assign(
+        &self,
+        ask: &Ask,
+        gpus: &NodeGpus,
+        named: Option<u8>,
+        prices: &SlicePrices,
+    ) -> Held {
         let free = self.gpu.free();
         let milli = match ask.share {
             Share::None => {
                 let wanted = usize::try_from(ask.whole()).unwrap_or(usize::MAX);
                 let whole = free.iter().enumerate().filter(|(_, f)| **f == 1000);
                 let devices = whole.take(wanted).fold(0, |mask, (i, _)| mask | 1 << i);
+                let layout = gpus.layout.as_ref();
+                let slices = layout.map(|l| l.take(self.slices, &ask.extended, prices).0);
                 return Held {
                     devices,
                     milli: 1000,
+                    slices: slices.unwrap_or(0),
                 };
             }
             Share::Milli(milli) => milli,
@@ -98,6 +120,7 @@ impl Slot {
             .map_or(Held::default(), |device| Held {
                 devices: 1 << device,
                 milli,
+                slices: 0,
             })
     }
 }

@@ -162,6 +162,7 @@ impl State {
         if before.is_none() {
             let class = Class::of_pod(pod, &self.config);
             let shape = shape::of(&class, &self.rows.models);
+            self.rows.slices_arrived(&class.ask.extended);
             self.rows.pricing.arrived(&shape);
             self.rows.reprice_if_due();
         }

@@ -10,6 +10,7 @@ use super::filters::{FixedVerdict, Row, Verdict, Volumes, judge, judge_node};
 use super::overlay::Overlay;
 use super::place::Pricing;
 use super::score::score;
+use super::slices::SlicePrices;
 use super::slot::Slot;
 use crate::model::FilterCount;
 
@@ -30,12 +31,21 @@ const NEVER: u64 = u64::MAX;
 pub(super) struct Rules<'a> {
     /// Prices.
     pub(super) pricing: &'a Pricing,
+    /// Prices of MIG slices.
+    pub(super) slices: &'a SlicePrices,
     /// Only checkpointed pods go to spot nodes.
     pub(super) spot_needs_checkpoint: bool,
     /// By row: its place in the order of nodes, which decides among equals.
     pub(super) ranks: &'a [u32],
     /// Where the nodes stand, and the version of that.
     pub(super) fabric: (&'a Fabric, u64),
+}
+
+impl Rules<'_> {
+    /// Keys of other prices are out of date.
+    fn price_version(&self) -> (u64, u64) {
+        (self.pricing.version(), self.slices.version())
+    }
 }
 
 /// The verdicts of one class, one for each row.
@@ -49,7 +59,7 @@ pub(super) struct View {
     /// The best row of each block; the second field says that it is not known.
     blocks: Vec<(Option<RowId>, bool)>,
     /// Version of the prices that the keys are for.
-    pricing: u64,
+    pricing: (u64, u64),
     /// Made when a gang asks for it.
     counts: Option<Counts>,
 }
@@ -108,7 +118,7 @@ impl View {
             keys: vec![NEVER; rows.len()],
             fits: 0,
             blocks: vec![(None, true); rows.len().div_ceil(BLOCK)],
-            pricing: rules.pricing.version(),
+            pricing: rules.price_version(),
             counts: None,
         };
         for (i, (row, slot)) in rows.iter().zip(slots).enumerate() {
@@ -173,7 +183,7 @@ impl View {
             (true, true) => {}
         }
         *key = if now == Verdict::Fits {
-            score(rules.pricing, class, row, slot).key
+            score(rules, class, row, slot).key
         } else {
             NEVER
         };
@@ -244,14 +254,14 @@ impl View {
         rows: &[Row],
         slots: &[Slot],
     ) {
-        if self.pricing == rules.pricing.version() {
+        if self.pricing == rules.price_version() {
             return;
         }
-        self.pricing = rules.pricing.version();
+        self.pricing = rules.price_version();
         let fits = self.verdicts.iter().map(|v| *v == Verdict::Fits);
         for (((row, slot), fits), key) in rows.iter().zip(slots).zip(fits).zip(&mut self.keys) {
             if fits {
-                *key = score(rules.pricing, class, row, slot).key;
+                *key = score(rules, class, row, slot).key;
             }
         }
         self.forget_order();
@@ -259,7 +269,7 @@ impl View {
 
     /// All keys are about to be made by the prices of now.
     pub(super) fn set_pricing(&mut self, rules: Rules<'_>) {
-        self.pricing = rules.pricing.version();
+        self.pricing = rules.price_version();
     }
 
     /// The order among equals has changed.

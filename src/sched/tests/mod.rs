@@ -10,6 +10,7 @@ mod build;
 mod filters;
 mod flow;
 mod gangs;
+mod hostile;
 mod naive;
 mod optimal;
 mod parts;

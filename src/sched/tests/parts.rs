@@ -395,3 +395,66 @@ fn replicas_of_an_inference_service_are_kept_apart() {
     s.apply(&set_pod(replica(4)));
     assert_eq!(spots(&decide(&s, at(0))), "r4>a");
 }
+
+#[test]
+fn slices_go_where_they_leave_most_for_others_and_the_node_wins() {
+    let cut = |name: &str, offers: &[(&str, i64)]| {
+        let mut labels = H100.to_vec();
+        labels.insert(0, ("nvidia.com/gpu.count", "1"));
+        labels.push(("nvidia.com/mig.strategy", "mixed"));
+        let mut n = labelled(name, 0, &labels);
+        for (profile, count) in offers {
+            let key = format!("nvidia.com/mig-{profile}").into();
+            n.capacity.set_extended(&key, *count);
+            n.allocatable.set_extended(&key, *count);
+        }
+        n
+    };
+    let slice = |name: &str, profile: &str| {
+        let mut p = pod(name, 0);
+        p.requests
+            .set_extended(&format!("nvidia.com/mig-{profile}").into(), 1);
+        set_pod(p)
+    };
+    let ones: &[(&str, i64)] = &[("1g.10gb", 7)];
+    let mixed: &[(&str, i64)] = &[("1g.10gb", 1), ("2g.20gb", 1), ("3g.40gb", 1)];
+    let mut s = state([
+        set_node(cut("a-idle", ones)),
+        set_node(cut("b-busy", mixed)),
+        slice("x", "3g.40gb"),
+    ]);
+    let plan = decide(&s, at(0));
+    assert_eq!(spots(&plan), "x>b-busy");
+    carry_out(&mut s, &plan);
+    // The GPU that runs something already takes the next one; the idle one stays whole.
+    s.apply(&slice("y", "1g.10gb"));
+    let plan = decide(&s, at(0));
+    assert_eq!(spots(&plan), "y>b-busy");
+    assert!(
+        told(&plan, "y").contains("on a-idle it would cost others"),
+        "{}",
+        told(&plan, "y")
+    );
+    carry_out(&mut s, &plan);
+    s.apply(&slice("z", "1g.10gb"));
+    assert_eq!(spots(&decide(&s, at(0))), "z>a-idle");
+    // An offer that no layout holds is still what the node says it has.
+    let odd = cut("odd", &[("1g.10gb", 9)]);
+    let s = state(
+        (0..10)
+            .map(|i| slice(&format!("p{i}"), "1g.10gb"))
+            .chain([set_node(odd)]),
+    );
+    let plan = decide(&s, at(0));
+    assert_eq!(plan.actions().count(), 9);
+    assert_eq!(
+        told(&plan, "p9"),
+        "0/1 nodes fit: 1 Insufficient nvidia.com/mig-1g.10gb"
+    );
+    // A profile that the model does not have is named.
+    let s = state([set_node(cut("n", ones)), slice("p", "9g.90gb")]);
+    assert_eq!(
+        told(&decide(&s, at(0)), "p"),
+        "0/1 nodes fit: 1 Insufficient nvidia.com/mig-9g.90gb"
+    );
+}
