@@ -1,13 +1,17 @@
 //! The user's configuration file.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use etcetera::BaseStrategy;
 use serde::Deserialize;
 
+use crate::model::{Quantity, Str};
+use crate::sched::{SchedConfig, TypeProfile};
+
 /// `config.toml`. Every field is optional; flags and environment win over it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
     /// Theme name or file.
     pub theme: Option<String>,
@@ -19,6 +23,72 @@ pub struct Config {
     pub ascii: Option<bool>,
     /// Never write.
     pub read_only: Option<bool>,
+    /// Where the scheduler places pods.
+    pub scheduler: Scheduler,
+}
+
+/// `[scheduler]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Scheduler {
+    /// GPU pods go to spot nodes only with a checkpoint contract; true unless stated.
+    pub spot_needs_checkpoint: Option<bool>,
+    /// Node labels that tell the levels of the fabric, the widest first.
+    pub topology_levels: Vec<String>,
+    /// Workload types beside, or in place of, `inference` and `training`.
+    pub types: BTreeMap<String, WorkloadType>,
+}
+
+/// `[scheduler.types.NAME]`; what is not stated is as in the type of that name that ships, or no.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct WorkloadType {
+    /// GPU memory that it needs, a quantity.
+    #[serde(deserialize_with = "memory")]
+    pub memory: Option<u32>,
+    /// No replica of a shared device will do.
+    pub own_device: Option<bool>,
+    /// It stays off nodes that can be taken away.
+    pub latency_sensitive: Option<bool>,
+    /// Replicas of one owner are kept apart.
+    pub spread: Option<bool>,
+}
+
+/// Reads a quantity of memory as MiB, rounded up.
+fn memory<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<u32>, D::Error> {
+    let text = String::deserialize(from)?;
+    let bytes = text.parse::<Quantity>().map_or(0, Quantity::units);
+    let mib = u64::try_from(bytes).unwrap_or(0).div_ceil(1 << 20);
+    match u32::try_from(mib) {
+        Ok(mib) if mib > 0 => Ok(Some(mib)),
+        _ => Err(serde::de::Error::custom(format!(
+            "memory {text:?} is not an amount above zero, like 18Gi"
+        ))),
+    }
+}
+
+impl Scheduler {
+    /// The scheduler's settings with what is stated here.
+    pub fn settings(&self) -> SchedConfig {
+        let mut settings = SchedConfig::default();
+        if let Some(needed) = self.spot_needs_checkpoint {
+            settings.spot_needs_checkpoint = needed;
+        }
+        settings.topology_levels = self
+            .topology_levels
+            .iter()
+            .map(|l| Str::from(&**l))
+            .collect();
+        for (name, stated) in &self.types {
+            let profile: &mut TypeProfile = settings.types.entry(Str::from(&**name)).or_default();
+            profile.memory_mib = stated.memory.or(profile.memory_mib);
+            let or = |stated: Option<bool>, usual: &mut bool| *usual = stated.unwrap_or(*usual);
+            or(stated.own_device, &mut profile.own_device);
+            or(stated.latency_sensitive, &mut profile.latency_sensitive);
+            or(stated.spread, &mut profile.spread);
+        }
+        settings
+    }
 }
 
 /// Why a configuration file cannot be used.
@@ -104,5 +174,31 @@ mod tests {
             .to_string();
         assert!(e.starts_with("c.toml: line 1: invalid type"), "{e}");
         assert_eq!(parse(Path::new("c.toml"), "").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn workload_types_add_to_those_that_ship() {
+        let text = "[scheduler]\nspot-needs-checkpoint = false\ntopology-levels = [\"x/rack\"]\n\
+                    [scheduler.types.inference]\nmemory = \"20Gi\"\n\
+                    [scheduler.types.batch]\nspread = true\n";
+        let settings = parse(Path::new("c.toml"), text)
+            .unwrap()
+            .scheduler
+            .settings();
+        assert!(!settings.spot_needs_checkpoint);
+        assert_eq!(settings.topology_levels.len(), 1);
+        let inference = &settings.types["inference"];
+        assert_eq!(inference.memory_mib, Some(20 * 1024));
+        assert!(inference.latency_sensitive && settings.types["batch"].spread);
+        assert_eq!(
+            Config::default().scheduler.settings(),
+            SchedConfig::default()
+        );
+        let wrong = "[scheduler.types.inference]\nmemory = \"lots\"\n";
+        let e = parse(Path::new("c.toml"), wrong).unwrap_err().to_string();
+        assert!(
+            e.starts_with("c.toml: line 2: ") && e.contains("like 18Gi"),
+            "{e}"
+        );
     }
 }

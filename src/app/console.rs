@@ -78,7 +78,10 @@ pub fn engine_at(place: &Place, rights: Rights) -> (Engine, Feed) {
     let host = std::env::var("HOSTNAME").ok();
     let scheduling = WriteMode::unless_read_only(rights.read_only)
         .filter(|_| rights.schedule)
-        .map(|mode| Scheduling::new(mode, host.as_deref()));
+        .map(|mode| Scheduling {
+            config: place.scheduler.clone(),
+            ..Scheduling::new(mode, host.as_deref())
+        });
     Engine::start(Options {
         source: place.source.clone(),
         scope: place.scope(),
@@ -160,7 +163,8 @@ impl Driver {
                     None
                 }
             };
-            let Some(next) = next else { continue };
+            let Some(mut next) = next else { continue };
+            next.scheduler = place.scheduler.clone();
             place = next;
             self.source = place.source.clone();
             self.generation += 1;
@@ -234,6 +238,7 @@ impl Driver {
                     namespace,
                     fallback: here.fallback.clone(),
                     contexts: self.contexts.clone(),
+                    scheduler: here.scheduler.clone(),
                 })
             }
             // The console does these itself.

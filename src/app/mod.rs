@@ -58,7 +58,8 @@ pub async fn run() -> Result<()> {
         Some(Command::Demo(args)) => demo(&cli, args).await,
         None => {
             let (settings, config) = settings(&cli.look);
-            let place = Place::connect(&cli.cluster, false).await?;
+            let mut place = Place::connect(&cli.cluster, false).await?;
+            place.scheduler = config.scheduler.settings();
             let read_only = cli.read_only || config.read_only.unwrap_or(false);
             let rights = Rights {
                 read_only,
@@ -71,7 +72,7 @@ pub async fn run() -> Result<()> {
 
 async fn demo(cli: &Cli, args: &DemoArgs) -> Result<()> {
     let scenario = Scenario::load(&args.scenario)?;
-    let (settings, _) = settings(&cli.look);
+    let (settings, config) = settings(&cli.look);
     let server = ApiServer::new(Options {
         seed: args.seed,
         ..Options::default()
@@ -86,7 +87,8 @@ async fn demo(cli: &Cli, args: &DemoArgs) -> Result<()> {
             time: Time::System,
         },
     };
-    let place = Place::embedded(server.client());
+    let mut place = Place::embedded(server.client());
+    place.scheduler = config.scheduler.settings();
     // The console opens at once and shows the fleet as it is written.
     let life = tokio::spawn({
         let (server, stop) = (server.clone(), stop.clone());

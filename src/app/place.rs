@@ -5,6 +5,7 @@ use crate::cluster::context::{self, ContextError, ContextOptions};
 use crate::cluster::source::ClientSource;
 use crate::cluster::watch::Scope;
 use crate::model::Str;
+use crate::sched::SchedConfig;
 
 /// A cluster to look at.
 pub struct Place {
@@ -18,6 +19,8 @@ pub struct Place {
     pub fallback: Option<Str>,
     /// Contexts that can be switched to.
     pub contexts: Vec<Str>,
+    /// Settings of the scheduler there.
+    pub scheduler: SchedConfig,
 }
 
 impl Place {
@@ -41,6 +44,7 @@ impl Place {
             namespace: connected.namespace,
             fallback: Some(connected.default_namespace),
             contexts: contexts.into_iter().map(|c| c.name).collect(),
+            scheduler: SchedConfig::default(),
         })
     }
 
@@ -52,6 +56,7 @@ impl Place {
             namespace: None,
             fallback: None,
             contexts: vec!["demo".into()],
+            scheduler: SchedConfig::default(),
         }
     }
 
