@@ -43,10 +43,12 @@ fn tens(milli: u32) -> u16 {
 
 /// Rounded up to half cores, cores, or fours of them as the amount grows.
 fn cores(milli: i64) -> i64 {
-    let step = match milli {
-        ..8_000 => 500,
-        ..32_000 => 1_000,
-        _ => 4_000,
+    let step = if milli < 8_000 {
+        500
+    } else if milli < 32_000 {
+        1_000
+    } else {
+        4_000
     };
     // Beyond any node's CPU there is nothing to tell apart.
     let milli = milli.clamp(0, 1_000_000_000);
