@@ -304,6 +304,9 @@ pub mod path {
     /// The GPU operator's ClusterPolicy.
     pub const CLUSTER_POLICIES: &str = "/apis/nvidia.com/v1/clusterpolicies";
 
+    /// The Leases of all kubelets.
+    pub const NODE_LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+
     /// Events of all namespaces.
     pub const EVENTS: &str = "/api/v1/events";
 

@@ -138,7 +138,32 @@ pub(crate) fn server() -> ApiServer {
 }
 
 /// Waits until `check` gives a value.
-pub(crate) async fn eventually<T, F>(what: &str, mut check: impl FnMut() -> F) -> T
+pub(crate) async fn eventually<T, F>(what: &str, check: impl FnMut() -> F) -> T
+where
+    F: Future<Output = Option<T>>,
+{
+    looking_every(Duration::from_millis(20), DEADLINE, what, check).await
+}
+
+/// Waits until `check` gives a value, at most so long; for tests on a stopped clock, whose hours
+/// take no time but whose looks do.
+pub(crate) async fn eventually_within<T, F>(
+    deadline: Duration,
+    what: &str,
+    check: impl FnMut() -> F,
+) -> T
+where
+    F: Future<Output = Option<T>>,
+{
+    looking_every(Duration::from_millis(500), deadline, what, check).await
+}
+
+async fn looking_every<T, F>(
+    pause: Duration,
+    deadline: Duration,
+    what: &str,
+    mut check: impl FnMut() -> F,
+) -> T
 where
     F: Future<Output = Option<T>>,
 {
@@ -147,11 +172,11 @@ where
             if let Some(value) = check().await {
                 return value;
             }
-            tokio::time::sleep(Duration::from_millis(20)).await;
+            tokio::time::sleep(pause).await;
         }
     };
-    let found = tokio::time::timeout(DEADLINE, wait).await;
-    found.unwrap_or_else(|_| panic!("not within {} s: {what}", DEADLINE.as_secs()))
+    let found = tokio::time::timeout(deadline, wait).await;
+    found.unwrap_or_else(|_| panic!("not within {} s: {what}", deadline.as_secs()))
 }
 
 /// Binds `pod` to `node` as a scheduler does; false when the server refuses.
@@ -174,6 +199,15 @@ pub(crate) async fn bind(client: &Client, pod: &Pod, node: &str) -> bool {
 
 /// A scheduler that counts devices and node selectors and nothing else; runs until `cancel`.
 pub(crate) async fn first_fit(client: Client, cancel: CancellationToken) {
+    first_fit_every(Duration::from_millis(30), client, cancel).await;
+}
+
+/// The same for tests on a stopped clock, where rounds take longer than the time between them.
+pub(crate) async fn first_fit_at_leisure(client: Client, cancel: CancellationToken) {
+    first_fit_every(Duration::from_secs(1), client, cancel).await;
+}
+
+async fn first_fit_every(pause: Duration, client: Client, cancel: CancellationToken) {
     let nodes: Api<Node> = Api::all(client.clone());
     let pods: Api<Pod> = Api::all(client.clone());
     while !cancel.is_cancelled() {
@@ -240,7 +274,10 @@ pub(crate) async fn first_fit(client: Client, cancel: CancellationToken) {
                 }
             }
         }
-        tokio::time::sleep(Duration::from_millis(30)).await;
+        tokio::select! {
+            () = cancel.cancelled() => {}
+            () = tokio::time::sleep(pause) => {}
+        }
     }
 }
 

@@ -7,13 +7,18 @@
     clippy::panic
 )]
 
+mod autoscaler;
 mod cluster;
 mod controllers;
 mod gpu;
 mod gpu_world;
+mod failures;
 mod inventory;
 mod load;
 mod mig;
+mod network;
 mod openb;
 mod outage;
 mod pods;
+mod spot;
+mod training;

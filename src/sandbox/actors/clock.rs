@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use tokio::time::Instant;
 
 use crate::sandbox::Time;
 
@@ -40,6 +41,14 @@ impl Clock {
         self.time.now()
     }
 
+    /// The time of day at `instant`, which is now or later.
+    pub fn at(&self, instant: Instant) -> Timestamp {
+        let ahead = instant.saturating_duration_since(Instant::now());
+        let ahead = SignedDuration::try_from(ahead).unwrap_or_default();
+        let now = self.now();
+        now.checked_add(ahead).unwrap_or(now)
+    }
+
     /// The seed.
     pub fn seed(&self) -> u64 {
         self.seed
@@ -73,6 +82,12 @@ impl Clock {
             low >> 48 & 0x3fff | 0x8000,
             low & 0xffff_ffff_ffff,
         )
+    }
+
+    /// An exponentially distributed time with this mean, in seconds, that depends only on the seed
+    /// and `key`.
+    pub fn exponential(&self, mean_secs: f64, key: &str) -> f64 {
+        -mean_secs * (1.0 - self.unit(key)).ln()
     }
 
     /// Five characters as Kubernetes appends to generated names, from the seed and `key`.

@@ -28,7 +28,7 @@ pub(crate) struct Note {
     pub(crate) api_version: &'static str,
     /// Kind of the object.
     pub(crate) kind: &'static str,
-    /// Namespace of the object.
+    /// Namespace of the object; empty for one without, whose Events live in `default`.
     pub(crate) namespace: String,
     /// Name of the object.
     pub(crate) name: String,
@@ -49,7 +49,7 @@ pub(crate) struct Note {
 impl Note {
     /// Writes the Event; one that is lost is lost, as in a real cluster.
     pub(crate) async fn write(&self, calls: &Calls) {
-        let collection = path::events(&self.namespace);
+        let collection = path::events(self.home());
         if let Err(error) = calls
             .post::<IgnoredAny>(&collection, &self.object(calls.now()))
             .await
@@ -58,12 +58,42 @@ impl Note {
         }
     }
 
+    fn home(&self) -> &str {
+        if self.namespace.is_empty() {
+            "default"
+        } else {
+            &self.namespace
+        }
+    }
+
+    /// An Event about a node.
+    pub(crate) fn node(
+        name: &str,
+        uid: &str,
+        component: &'static str,
+        (warning, reason): (bool, &str),
+        message: String,
+    ) -> Self {
+        Self {
+            api_version: "v1",
+            kind: "Node",
+            namespace: String::new(),
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+            component,
+            host: String::new(),
+            warning,
+            reason: reason.to_owned(),
+            message,
+        }
+    }
+
     fn object(&self, now: Timestamp) -> Value {
         let at = rfc3339(now);
         json!({
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"generateName": format!("{}.", self.name), "namespace": self.namespace},
+            "metadata": {"generateName": format!("{}.", self.name), "namespace": self.home()},
             "involvedObject": {
                 "apiVersion": self.api_version,
                 "kind": self.kind,

@@ -19,6 +19,7 @@ use super::gpu::{Asks, Hardware};
 use super::objects::{Node, Pod};
 use super::pod_status::PodFacts;
 use super::watch::Change;
+use super::world::training::annotation::TRAIN_SECS;
 use super::{Manage, annotation};
 use crate::sandbox::calls::{CallError, Calls, PatchKind, path};
 
@@ -508,7 +509,9 @@ fn new_record(pod: &Pod, address: String, clock: Clock) -> PodRecord {
     let run_secs = number(annotation::RUN_SECS)
         .filter(|secs: &f64| secs.is_finite() && *secs >= 0.0)
         .or_else(|| {
-            let of_job = meta.controller().is_some_and(|owner| owner.kind == "Job");
+            // A training's end is the training's.
+            let trains = meta.annotations.contains_key(TRAIN_SECS);
+            let of_job = !trains && meta.controller().is_some_and(|owner| owner.kind == "Job");
             let (low, high) = JOB_RUN_SECS;
             of_job.then(|| clock.between(low, high, &key))
         });

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt;
-use jiff::Timestamp;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::Manage;
+use super::bound::{condition, patch_status, pods_on};
 use super::clock::{Clock, rfc3339, rfc3339_micro};
 use super::objects::Node;
 use super::watch::Change;
+use super::{Manage, annotation};
 use crate::sandbox::calls::{CallError, Calls, PatchKind, path};
 
 /// Where kubelets keep their Leases.
@@ -30,15 +30,31 @@ const HEARTBEAT: Duration = Duration::from_secs(300);
 /// Calls in flight at a time.
 const IN_FLIGHT: usize = 16;
 /// The conditions a kubelet reports.
-const KUBELET_CONDITIONS: [&str; 4] = ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
+pub(super) const KUBELET_CONDITIONS: [&str; 4] =
+    ["MemoryPressure", "DiskPressure", "PIDPressure", "Ready"];
 
 struct Record {
     uid: String,
-    /// The kubelet lives; `None` when the node has no Ready condition yet.
-    ready: Option<bool>,
+    /// What the kubelet does.
+    state: State,
+    /// The kubelet was stopped and has not reported since.
+    restarts: bool,
+    /// Its pods were marked as not ready while nothing was heard of it.
+    resync: bool,
     conditions: Vec<String>,
     lease_due: Instant,
     heartbeat_due: Instant,
+}
+
+/// What a kubelet has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It starts, or is back: it posts a fresh status and renews.
+    Starting,
+    /// It renews, whether its node is ready or not.
+    Renewing,
+    /// It is gone and renews nothing.
+    Silent,
 }
 
 /// Keeps the Leases and heartbeats of all nodes; real time, whatever the speed.
@@ -64,7 +80,7 @@ pub(super) async fn run(
                 tokio::select! {
                     biased;
                     () = cancel.cancelled() => return,
-                    () = beat(&calls, &mut records) => {}
+                    () = beat(&calls, clock, &mut records) => {}
                 }
             }
         }
@@ -81,17 +97,32 @@ fn fold(
         Change::Set(node) if manage.includes(&node) => {
             let name = &node.metadata.name;
             let now = Instant::now();
+            let marked = node.metadata.annotations.contains_key(annotation::KUBELET);
             // Spread over the interval, so that nodes do not renew all at once.
             let offset = |range: Duration| now + range.mul_f64(clock.unit(name));
             let record = records.entry(name.clone()).or_insert_with(|| Record {
                 uid: String::new(),
-                ready: None,
+                state: State::Starting,
+                restarts: false,
+                resync: false,
                 conditions: Vec::new(),
                 lease_due: offset(Duration::from_secs(RENEW_SECS)),
                 heartbeat_due: offset(HEARTBEAT),
             });
             record.uid.clone_from(&node.metadata.uid);
-            record.ready = node.ready().map(|status| status == "True");
+            record.restarts &= node.ready() != Some("True");
+            record.resync = record.restarts || node.ready() == Some("Unknown");
+            record.state = match node.ready() {
+                _ if record.restarts => State::Starting,
+                None => State::Starting,
+                // Given up during an outage: the kubelet lives and says so.
+                Some("Unknown") if marked => State::Starting,
+                Some("Unknown") => State::Silent,
+                Some(_) => State::Renewing,
+            };
+            if record.state == State::Starting {
+                record.lease_due = record.lease_due.min(now);
+            }
             record.conditions = node
                 .status
                 .conditions
@@ -100,13 +131,20 @@ fn fold(
                 .filter(|kind| KUBELET_CONDITIONS.contains(&kind.as_str()))
                 .collect();
         }
-        Change::Set(_) | Change::Synced => {}
+        Change::Set(node) => {
+            // Another's, or stopped.
+            if let Some(record) = records.get_mut(&node.metadata.name) {
+                record.state = State::Silent;
+                record.restarts = true;
+            }
+        }
+        Change::Synced => {}
         Change::Gone(uid) => records.retain(|_, record| record.uid != uid),
     }
 }
 
 /// One second's share of the work.
-async fn beat(calls: &Calls, records: &mut BTreeMap<String, Record>) {
+async fn beat(calls: &Calls, clock: Clock, records: &mut BTreeMap<String, Record>) {
     let now = Instant::now();
     let renew = RENEW_SECS.max(records.len() as u64 / RENEWALS_PER_SEC);
     let share = usize::try_from(RENEWALS_PER_SEC).unwrap_or(200);
@@ -115,46 +153,64 @@ async fn beat(calls: &Calls, records: &mut BTreeMap<String, Record>) {
         if names.len() >= share {
             break;
         }
-        // A kubelet that is gone renews nothing.
-        if record.ready == Some(false) || record.lease_due > now {
+        if record.state == State::Silent || record.lease_due > now {
             continue;
         }
         record.lease_due = now + Duration::from_secs(renew);
-        let status = match record.ready {
-            None => {
+        let status = match record.state {
+            State::Starting => {
                 record.heartbeat_due = now + HEARTBEAT;
-                Some(first_status(calls.now()))
+                Some(first_status(clock))
             }
-            Some(_) if record.heartbeat_due <= now => {
+            _ if record.heartbeat_due <= now => {
                 record.heartbeat_due = now + HEARTBEAT;
-                Some(heartbeat(&record.conditions, calls.now()))
+                Some(heartbeat(clock, &record.conditions))
             }
-            Some(_) => None,
+            _ => None,
         };
-        names.push((name.clone(), record.uid.clone(), status));
+        let resync = record.state == State::Starting && record.resync;
+        names.push((name.clone(), record.uid.clone(), status, resync));
     }
-    let work = names.into_iter().map(|(name, uid, status)| async move {
-        if let Err(error) = renew_lease(calls, &name, &uid, renew * 4).await {
-            tracing::debug!(%error, "lease not renewed");
-        }
-        if let Some(body) = status {
-            let at = format!("{}/{name}/status", path::NODES);
-            let result = calls
-                .patch::<IgnoredAny>(&at, PatchKind::Strategic, &body)
-                .await;
-            if let Err(error) = result {
-                tracing::debug!(%error, "heartbeat failed");
+    let work = names
+        .into_iter()
+        .map(|(name, uid, status, resync)| async move {
+            if let Err(error) = renew_lease(calls, clock, &name, &uid, renew * 4).await {
+                tracing::debug!(%error, "lease not renewed");
             }
-        }
-    });
+            if let Some(body) = status {
+                let at = format!("{}/{name}/status", path::NODES);
+                let result = calls
+                    .patch::<IgnoredAny>(&at, PatchKind::Strategic, &body)
+                    .await;
+                if let Err(error) = result {
+                    tracing::debug!(%error, "heartbeat failed");
+                }
+            }
+            if resync && let Err(error) = report_pods(calls, clock, &name).await {
+                tracing::debug!(%error, "pods of a node that is back not reported");
+            }
+        });
     futures::stream::iter(work)
         .buffer_unordered(IN_FLIGHT)
         .collect::<()>()
         .await;
 }
 
+/// A kubelet that is back says that its pods still run.
+async fn report_pods(calls: &Calls, clock: Clock, node: &str) -> Result<(), CallError> {
+    for pod in pods_on(calls, node).await? {
+        let leaves = pod.metadata.deletion_timestamp.is_some();
+        if pod.status.phase == "Running" && !pod.is_ready() && !leaves {
+            let ready = condition("Ready", "True", ("", ""), clock.now());
+            patch_status(calls, &pod, &json!({"conditions": [ready]})).await?;
+        }
+    }
+    Ok(())
+}
+
 async fn renew_lease(
     calls: &Calls,
+    clock: Clock,
     node: &str,
     uid: &str,
     duration_secs: u64,
@@ -163,7 +219,7 @@ async fn renew_lease(
     let spec = json!({
         "holderIdentity": node,
         "leaseDurationSeconds": duration_secs,
-        "renewTime": rfc3339_micro(calls.now()),
+        "renewTime": rfc3339_micro(clock.now()),
     });
     let at = format!("{collection}/{node}");
     let patch = json!({"spec": spec});
@@ -193,8 +249,8 @@ async fn renew_lease(
     }
 }
 
-fn heartbeat(kinds: &[String], now: Timestamp) -> Value {
-    let at = rfc3339(now);
+fn heartbeat(clock: Clock, kinds: &[String]) -> Value {
+    let at = rfc3339(clock.now());
     let conditions: Vec<Value> = kinds
         .iter()
         .map(|kind| json!({"type": kind, "lastHeartbeatTime": at}))
@@ -202,8 +258,8 @@ fn heartbeat(kinds: &[String], now: Timestamp) -> Value {
     json!({"status": {"conditions": conditions}})
 }
 
-fn first_status(now: Timestamp) -> Value {
-    let at = rfc3339(now);
+fn first_status(clock: Clock) -> Value {
+    let at = rfc3339(clock.now());
     json!({"status": {"conditions": kubelet_conditions(&at, &at)}})
 }
 

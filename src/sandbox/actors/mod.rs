@@ -3,12 +3,14 @@
 
 mod admission;
 mod agenda;
+mod bound;
 mod children;
 pub mod clock;
 mod daemon_sets;
 mod deployments;
 mod events;
 mod gpu;
+mod health;
 mod job_plan;
 mod jobs;
 mod kubelet;
@@ -17,9 +19,12 @@ pub mod load;
 mod load_plan;
 mod nodes;
 mod objects;
+mod pod_gc;
 mod pod_status;
 mod quantity;
+mod taint_eviction;
 mod watch;
+pub mod world;
 
 use kube::Client;
 use tokio::sync::mpsc;
@@ -27,7 +32,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::clock::Clock;
-use self::objects::{DaemonSet, Deployment, Event, Job, Node, Pod, ReplicaSet};
+use self::objects::{DaemonSet, Deployment, Event, Job, Lease, Node, Pod, ReplicaSet};
 use self::watch::Feed;
 use super::calls::{Calls, path};
 use super::{ApiServer, Time};
@@ -43,7 +48,8 @@ pub mod annotation {
     pub const RUN_SECS: &str = "sandbox.gpudeck.dev/run-secs";
     /// On a pod: the exit code of its containers; 0 when absent.
     pub const EXIT_CODE: &str = "sandbox.gpudeck.dev/exit-code";
-    /// On a node: `simulated` when its kubelet is one of the actors.
+    /// On a node: `simulated` when its kubelet is one of the actors, `stopped` when it is, but has
+    /// ended: no Lease is renewed and no pod of the node changes until it is `simulated` again.
     pub const KUBELET: &str = "sandbox.gpudeck.dev/kubelet";
     /// On a node: Xids of its GPUs, as `5:79,0:31` (index and code). What is appended happens.
     pub const XIDS: &str = "sandbox.gpudeck.dev/xids";
@@ -65,7 +71,11 @@ pub enum Manage {
 impl Manage {
     fn includes(self, node: &Node) -> bool {
         let mark = node.metadata.annotations.get(annotation::KUBELET);
-        self == Self::All || mark.map(String::as_str) == Some("simulated")
+        match mark.map(String::as_str) {
+            Some("stopped") => false,
+            Some("simulated") => true,
+            _ => self == Self::All,
+        }
     }
 }
 
@@ -89,6 +99,8 @@ pub struct Options {
     pub gpu: Option<gpu_config::Config>,
     /// Where the ports of pods are served for `pods/proxy`, when the cluster is the embedded one.
     pub ports: Option<ApiServer>,
+    /// What happens to the cluster: failures, spot reclaims, an autoscaler, foreign schedulers.
+    pub world: world::Settings,
 }
 
 impl Default for Options {
@@ -103,6 +115,7 @@ impl Default for Options {
             time: Time::System,
             gpu: None,
             ports: None,
+            world: world::Settings::default(),
         }
     }
 }
@@ -118,6 +131,7 @@ pub fn start(client: Client, options: &Options, cancel: &CancellationToken) -> J
     let mut sets: Feed<ReplicaSet> = Feed::new(path::REPLICA_SETS);
     let mut daemon_sets: Feed<DaemonSet> = Feed::new(path::DAEMON_SETS);
     let mut events: Feed<Event> = Feed::new(path::EVENTS);
+    let mut leases: Feed<Lease> = Feed::new(path::NODE_LEASES);
     let mut tasks = JoinSet::new();
     let gpu = options.gpu.clone();
     let plugin = gpu.as_ref().map(|gpu| gpu.plugin.clone());
@@ -138,17 +152,41 @@ pub fn start(client: Client, options: &Options, cancel: &CancellationToken) -> J
     if let Some(manage) = options.kubelets {
         let kubelet = kubelet::Kubelet::new(calls.clone(), clock, manage, hardware);
         tasks.spawn(kubelet.run(nodes.subscribe(), pods.subscribe(), crashed, cancel.clone()));
-        let leases = leases::run(
+        let renewals = leases::run(
             calls.clone(),
             clock,
             manage,
             nodes.subscribe(),
             cancel.clone(),
         );
-        tasks.spawn(leases);
+        tasks.spawn(renewals);
     }
     if options.controllers {
-        tasks.spawn(nodes::run(calls.clone(), nodes.subscribe(), cancel.clone()));
+        tasks.spawn(nodes::run(
+            calls.clone(),
+            clock,
+            nodes.subscribe(),
+            cancel.clone(),
+        ));
+        tasks.spawn(health::run(
+            calls.clone(),
+            clock,
+            nodes.subscribe(),
+            leases.subscribe(),
+            cancel.clone(),
+        ));
+        tasks.spawn(taint_eviction::run(
+            calls.clone(),
+            clock,
+            nodes.subscribe(),
+            cancel.clone(),
+        ));
+        tasks.spawn(pod_gc::run(
+            calls.clone(),
+            clock,
+            nodes.subscribe(),
+            cancel.clone(),
+        ));
         tasks.spawn(events::expire(
             calls.clone(),
             events.subscribe(),
@@ -175,7 +213,22 @@ pub fn start(client: Client, options: &Options, cancel: &CancellationToken) -> J
         let load = load::Load::new(calls.clone(), clock, settings.clone());
         tasks.spawn(load.run(nodes.subscribe(), jobs.subscribe(), cancel.clone()));
     }
+    let mut feeds = world::Feeds {
+        manage: options.kubelets.unwrap_or(Manage::Marked),
+        nodes: &mut nodes,
+        pods: &mut pods,
+        jobs: &mut jobs,
+    };
+    world::start(
+        &calls,
+        clock,
+        &options.world,
+        &mut feeds,
+        cancel,
+        &mut tasks,
+    );
     tasks.spawn(nodes.run(calls.clone(), cancel.clone()));
+    tasks.spawn(leases.run(calls.clone(), cancel.clone()));
     tasks.spawn(pods.run(calls.clone(), cancel.clone()));
     tasks.spawn(jobs.run(calls.clone(), cancel.clone()));
     tasks.spawn(deployments.run(calls.clone(), cancel.clone()));

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::agenda::Agenda;
+use super::clock::{Clock, rfc3339};
 use super::objects::Node;
 use super::watch::Change;
 use crate::sandbox::calls::{Calls, PatchKind, path};
@@ -25,6 +26,7 @@ const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 /// Keeps the taints of all nodes right.
 pub(super) async fn run(
     calls: Calls,
+    clock: Clock,
     mut nodes: mpsc::Receiver<Change<Node>>,
     cancel: CancellationToken,
 ) {
@@ -39,7 +41,7 @@ pub(super) async fn run(
             change = nodes.recv() => match change {
                 Some(Change::Set(node)) => {
                     let uid = &node.metadata.uid;
-                    if let Some(patch) = correction(&node) {
+                    if let Some(patch) = correction(&node, &rfc3339(clock.now())) {
                         agenda.set(uid, Instant::now());
                         wrong.insert(uid.clone(), (node.metadata.name.clone(), patch));
                     } else {
@@ -68,8 +70,18 @@ pub(super) async fn run(
     }
 }
 
-/// The merge patch that makes the node's taints right; `None` when they are.
-fn correction(node: &Node) -> Option<Value> {
+/// The taints that follow from a node's state, by key and effect. Pods leave for the NoExecute ones.
+const OURS: [(&str, &str); 5] = [
+    (NOT_READY, "NoSchedule"),
+    (NOT_READY, "NoExecute"),
+    (UNREACHABLE, "NoSchedule"),
+    (UNREACHABLE, "NoExecute"),
+    (UNSCHEDULABLE, "NoSchedule"),
+];
+
+/// The merge patch that makes the node's taints right, with `now` as the time of new ones; `None`
+/// when they are.
+fn correction(node: &Node, now: &str) -> Option<Value> {
     let wanted = |key: &str| match key {
         NOT_READY => node.ready() == Some("False"),
         UNREACHABLE => node.ready() == Some("Unknown"),
@@ -77,15 +89,15 @@ fn correction(node: &Node) -> Option<Value> {
     };
     let mut taints = node.spec.taints.clone();
     let mut changed = false;
-    for key in [NOT_READY, UNREACHABLE, UNSCHEDULABLE] {
-        let has = taints.iter().any(|taint| is(taint, key));
+    for (key, effect) in OURS {
+        let has = taints.iter().any(|taint| is(taint, key, effect));
         // A node that has not reported yet keeps the not-ready taint of its admission.
         let undecided = key == NOT_READY && node.ready().is_none();
         if has && !wanted(key) && !undecided {
-            taints.retain(|taint| !is(taint, key));
+            taints.retain(|taint| !is(taint, key, effect));
             changed = true;
         } else if !has && wanted(key) {
-            taints.push(json!({"key": key, "effect": "NoSchedule"}));
+            taints.push(json!({"key": key, "effect": effect, "timeAdded": now}));
             changed = true;
         }
     }
@@ -97,14 +109,17 @@ fn correction(node: &Node) -> Option<Value> {
     })
 }
 
-fn is(taint: &Value, key: &str) -> bool {
-    taint.get("key").and_then(Value::as_str) == Some(key)
+fn is(taint: &Value, key: &str, effect: &str) -> bool {
+    let text = |field: &str| taint.get(field).and_then(Value::as_str);
+    text("key") == Some(key) && text("effect") == Some(effect)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use super::*;
+
+    const NOW: &str = "2026-11-30T12:00:00Z";
 
     fn node(ready: &str, taints: &Value, cordoned: bool) -> Node {
         serde_json::from_value(json!({
@@ -119,17 +134,18 @@ mod tests {
     fn taints_follow_readiness_and_cordon() {
         let own = json!({"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"});
         let fresh = json!([own, {"key": NOT_READY, "effect": "NoSchedule"}]);
-        let patch = correction(&node("True", &fresh, false)).unwrap();
+        let patch = correction(&node("True", &fresh, false), NOW).unwrap();
         assert_eq!(patch["spec"]["taints"], json!([own]));
         assert_eq!(patch["metadata"]["resourceVersion"], "7");
 
-        assert_eq!(correction(&node("True", &json!([own]), false)), None);
-        let patch = correction(&node("Unknown", &Value::Null, true)).unwrap();
+        assert_eq!(correction(&node("True", &json!([own]), false), NOW), None);
+        let patch = correction(&node("Unknown", &Value::Null, true), NOW).unwrap();
         assert_eq!(
             patch["spec"]["taints"],
             json!([
-                {"key": UNREACHABLE, "effect": "NoSchedule"},
-                {"key": UNSCHEDULABLE, "effect": "NoSchedule"},
+                {"key": UNREACHABLE, "effect": "NoSchedule", "timeAdded": NOW},
+                {"key": UNREACHABLE, "effect": "NoExecute", "timeAdded": NOW},
+                {"key": UNSCHEDULABLE, "effect": "NoSchedule", "timeAdded": NOW},
             ])
         );
     }

@@ -83,7 +83,8 @@ tracked!(
     Event,
     DaemonSet,
     ConfigMap,
-    ClusterPolicy
+    ClusterPolicy,
+    Lease
 );
 
 /// A condition of a node, Job or Deployment.
@@ -100,6 +101,9 @@ pub struct Condition {
     pub message: String,
     /// When the status last changed.
     pub last_transition_time: Option<String>,
+    /// Why, one word.
+    #[serde(deserialize_with = "null_as_default")]
+    pub reason: String,
 }
 
 /// A node.
@@ -206,6 +210,80 @@ pub(super) struct PodSpec {
     /// Overhead of the runtime class.
     #[serde(deserialize_with = "null_as_default")]
     pub overhead: BTreeMap<String, Value>,
+    /// Who is to bind it.
+    #[serde(deserialize_with = "null_as_default")]
+    pub scheduler_name: String,
+    /// Labels that its node must have.
+    #[serde(deserialize_with = "null_as_default")]
+    pub node_selector: BTreeMap<String, String>,
+    /// Taints that it bears.
+    #[serde(deserialize_with = "null_as_default")]
+    pub tolerations: Vec<Toleration>,
+    /// What holds it back from scheduling.
+    #[serde(deserialize_with = "null_as_default")]
+    pub scheduling_gates: Vec<SchedulingGate>,
+    /// The name of its priority class.
+    #[serde(deserialize_with = "null_as_default")]
+    pub priority_class_name: String,
+    /// Seconds from SIGTERM to SIGKILL.
+    pub termination_grace_period_seconds: Option<i64>,
+}
+
+/// A scheduling gate.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct SchedulingGate {
+    /// Name.
+    pub name: String,
+}
+
+/// A toleration.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct Toleration {
+    /// Key; empty for all.
+    #[serde(deserialize_with = "null_as_default")]
+    pub key: String,
+    /// `Exists`, or `Equal` when empty.
+    #[serde(deserialize_with = "null_as_default")]
+    pub operator: String,
+    /// Value that must be equal.
+    #[serde(deserialize_with = "null_as_default")]
+    pub value: String,
+    /// Effect; empty for all.
+    #[serde(deserialize_with = "null_as_default")]
+    pub effect: String,
+    /// How long a NoExecute taint is borne; for ever when absent.
+    pub toleration_seconds: Option<i64>,
+}
+
+impl Toleration {
+    /// Whether this bears `taint`.
+    pub(super) fn bears(&self, taint: &Value) -> bool {
+        let text = |field: &str| taint.get(field).and_then(Value::as_str).unwrap_or_default();
+        let exists = self.operator == "Exists";
+        let key = if self.key.is_empty() {
+            exists
+        } else {
+            self.key == text("key")
+        };
+        key && (self.effect.is_empty() || self.effect == text("effect"))
+            && (exists || self.value == text("value"))
+    }
+}
+
+impl PodSpec {
+    /// Whether a scheduler may place it on a node with these taints.
+    pub(super) fn bears_all(&self, taints: &[Value]) -> bool {
+        taints.iter().all(|taint| {
+            let effect = taint.get("effect").and_then(Value::as_str);
+            effect == Some("PreferNoSchedule")
+                || self
+                    .tolerations
+                    .iter()
+                    .any(|toleration| toleration.bears(taint))
+        })
+    }
 }
 
 /// A container of a pod.
@@ -252,6 +330,16 @@ impl Pod {
     /// Ended, well or not: it holds no resources any more.
     pub(super) fn is_terminal(&self) -> bool {
         matches!(self.status.phase.as_str(), "Succeeded" | "Failed")
+    }
+
+    /// Its scheduler has said that it fits nowhere.
+    pub(super) fn is_unschedulable(&self) -> bool {
+        let mut conditions = self.status.conditions.iter();
+        conditions.any(|condition| {
+            condition.kind == "PodScheduled"
+                && condition.status == "False"
+                && condition.reason == "Unschedulable"
+        })
     }
 
     /// Its Ready condition is True.
@@ -485,6 +573,26 @@ impl ClusterPolicy {
         let found = self.spec.pointer(pointer).and_then(Value::as_str);
         found.unwrap_or_default()
     }
+}
+
+/// A coordination/v1 Lease.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Lease {
+    /// Metadata.
+    pub metadata: Meta,
+    /// Spec.
+    #[serde(deserialize_with = "null_as_default")]
+    pub spec: LeaseSpec,
+}
+
+/// A Lease's spec.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct LeaseSpec {
+    /// When its holder last said that it lives.
+    #[serde(deserialize_with = "null_as_default")]
+    pub renew_time: String,
 }
 
 /// A core/v1 Event, of which only the age matters here.

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::clock::{hash, rfc3339};
+use super::objects::Pod;
 
 /// What the status of a pod is made from.
 #[derive(Debug, Clone)]
@@ -119,6 +120,25 @@ impl PodFacts {
         let [a, b, c, ..] = bits.to_le_bytes();
         format!("10.{}.{}.{}", 64 + (a & 63), b, c.max(1))
     }
+}
+
+/// The status of a pod whose containers ended by themselves at `ended`, for one who knows only the
+/// pod, as a status to merge.
+pub(super) fn ended_status(pod: &Pod, ended: Timestamp, exit_code: i64) -> Value {
+    let meta = &pod.metadata;
+    let containers = pod.spec.containers.iter();
+    let began = pod.status.start_time.as_ref();
+    let facts = PodFacts {
+        uid: meta.uid.clone(),
+        key: format!("{}/{}", meta.namespace, meta.name),
+        host_ip: String::new(),
+        containers: containers
+            .map(|container| (container.name.clone(), container.image.clone()))
+            .collect(),
+        started: began.and_then(|at| at.parse().ok()).unwrap_or(ended),
+    };
+    let patch = facts.ended(ended, exit_code);
+    patch.get("status").cloned().unwrap_or_default()
 }
 
 fn condition(kind: &str, status: &str, at: &str, reason: Option<&str>) -> Value {

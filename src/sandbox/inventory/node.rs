@@ -130,7 +130,7 @@ impl NodePlan {
         let mut all = json!({
             "node.alpha.kubernetes.io/ttl": "0",
             "volumes.kubernetes.io/controller-managed-attach-detach": "true",
-            annotation::KUBELET: "simulated",
+            annotation::KUBELET: if self.fault == Fault::NotReady { "stopped" } else { "simulated" },
         });
         if self.switches.is_some() {
             insert(&mut all, "topograph.run/instance", json!(self.name));

@@ -1,0 +1,171 @@
+//! The taint eviction controller: pods leave a node with a NoExecute taint once they no longer
+//! tolerate it.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::agenda::Agenda;
+use super::bound::{disrupt, pod_note, pods_on};
+use super::clock::Clock;
+use super::objects::{Node, Pod};
+use super::watch::Change;
+use crate::sandbox::calls::{CallError, Calls};
+
+/// Who says it.
+const COMPONENT: &str = "taint-eviction-controller";
+/// How often a tainted node is looked at again: a pod may have been bound to it meanwhile.
+const AGAIN_SECS: f64 = 30.0;
+/// How long after a failed call it is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// A node with NoExecute taints.
+struct Tainted {
+    uid: String,
+    taints: Vec<Value>,
+    /// When each taint, by key and value, was first seen.
+    since: HashMap<String, Instant>,
+}
+
+/// Evicts from the nodes of the feed.
+pub(super) async fn run(
+    calls: Calls,
+    clock: Clock,
+    mut nodes: mpsc::Receiver<Change<Node>>,
+    cancel: CancellationToken,
+) {
+    let mut tainted: HashMap<String, Tainted> = HashMap::new();
+    let mut agenda = Agenda::default();
+    loop {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => return,
+            change = nodes.recv() => match change {
+                Some(change) => fold(&mut tainted, &mut agenda, change),
+                None => return,
+            },
+            () = agenda.due() => {
+                let Some(name) = agenda.pop(Instant::now()) else { continue };
+                let Some(node) = tainted.get(&name) else { continue };
+                let result = tokio::select! {
+                    () = cancel.cancelled() => return,
+                    result = look(&calls, clock, &name, node) => result,
+                };
+                let next = result.unwrap_or_else(|error| {
+                    tracing::debug!(%error, "pods of a tainted node not evicted");
+                    Instant::now() + RETRY
+                });
+                agenda.set(&name, next);
+            }
+        }
+    }
+}
+
+fn fold(tainted: &mut HashMap<String, Tainted>, agenda: &mut Agenda, change: Change<Node>) {
+    match change {
+        Change::Set(node) => {
+            let name = &node.metadata.name;
+            let effect = |taint: &Value| text(taint, "effect") == "NoExecute";
+            let taints: Vec<Value> = node
+                .spec
+                .taints
+                .iter()
+                .filter(|t| effect(t))
+                .cloned()
+                .collect();
+            if taints.is_empty() {
+                tainted.remove(name);
+                agenda.remove(name);
+                return;
+            }
+            let known = tainted
+                .get(name)
+                .filter(|known| known.uid == node.metadata.uid);
+            if known.is_some_and(|known| known.taints == taints) {
+                return;
+            }
+            let since = taints
+                .iter()
+                .map(|taint| {
+                    let before = known.and_then(|known| known.since.get(&key_of(taint)).copied());
+                    (key_of(taint), before.unwrap_or_else(Instant::now))
+                })
+                .collect();
+            let uid = node.metadata.uid.clone();
+            tainted.insert(name.clone(), Tainted { uid, taints, since });
+            agenda.set(name, Instant::now());
+        }
+        Change::Gone(uid) => tainted.retain(|name, node| {
+            let stays = node.uid != uid;
+            if !stays {
+                agenda.remove(name);
+            }
+            stays
+        }),
+        Change::Synced => {}
+    }
+}
+
+fn text<'a>(taint: &'a Value, field: &str) -> &'a str {
+    taint.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn key_of(taint: &Value) -> String {
+    format!("{}={}", text(taint, "key"), text(taint, "value"))
+}
+
+/// Evicts whose time is up; returns when to look again.
+async fn look(
+    calls: &Calls,
+    clock: Clock,
+    name: &str,
+    node: &Tainted,
+) -> Result<Instant, CallError> {
+    let now = Instant::now();
+    let mut next = now + clock.real(AGAIN_SECS).max(RETRY);
+    for pod in pods_on(calls, name).await? {
+        if pod.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        match leaves_at(&pod, node, clock) {
+            Some(at) if at <= now => evict(calls, clock, &pod).await?,
+            Some(at) => next = next.min(at),
+            None => {}
+        }
+    }
+    Ok(next)
+}
+
+/// When the pod must go; never, if it tolerates all taints for ever.
+fn leaves_at(pod: &Pod, node: &Tainted, clock: Clock) -> Option<Instant> {
+    let ends = node.taints.iter().filter_map(|taint| {
+        let since = node.since.get(&key_of(taint)).copied();
+        let since = since.unwrap_or_else(Instant::now);
+        let bearing = pod.spec.tolerations.iter().filter(|t| t.bears(taint));
+        let bearing: Vec<Option<i64>> = bearing.map(|t| t.toleration_seconds).collect();
+        if bearing.is_empty() {
+            return Some(since);
+        }
+        // The shortest of those that are bounded, as the controller takes it.
+        let secs = bearing.into_iter().flatten().min()?;
+        Some(since + clock.real(secs.max(0) as f64))
+    });
+    ends.min()
+}
+
+async fn evict(calls: &Calls, clock: Clock, pod: &Pod) -> Result<(), CallError> {
+    let meta = &pod.metadata;
+    let message = format!("Marking for deletion Pod {}/{}", meta.namespace, meta.name);
+    pod_note(pod, COMPONENT, (false, "TaintManagerEviction"), message)
+        .write(calls)
+        .await;
+    let why = (
+        "DeletionByTaintManager",
+        "Taint manager: deleting due to NoExecute taint",
+    );
+    disrupt(calls, pod, why, None, clock.now()).await
+}

@@ -1,0 +1,290 @@
+//! The spot market: machines are taken back with the notice of their provider, by chance and in
+//! storms, and others may come in their place.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::machine;
+use super::notice::{Provider, Reclaim};
+use super::pick::NodePick;
+use crate::sandbox::actors::agenda::Agenda;
+use crate::sandbox::actors::clock::Clock;
+use crate::sandbox::actors::objects::Node;
+use crate::sandbox::actors::watch::Change;
+use crate::sandbox::calls::{CallError, Calls};
+
+/// How spot capacity comes and goes. Times are seconds of the actors' time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// Spot nodes of the market; nodes that no provider sells as spot are left alone unless
+    /// `provider` is set.
+    pub nodes: NodePick,
+    /// The shape of every notice; `None` goes by each node's labels.
+    pub provider: Option<Provider>,
+    /// Seconds of notice; `None` is the provider's.
+    pub lead_secs: Option<f64>,
+    /// Mean hours between two reclaims of one node by chance; `None`: only storms.
+    pub mean_hours: Option<f64>,
+    /// Of the other nodes in the zone of one reclaimed by chance, the share that goes with it.
+    pub together_share: f64,
+    /// The share of reclaims by chance that turn out to be false alarms.
+    pub false_alarm_share: f64,
+    /// Reclaims at set times.
+    pub storms: Vec<Storm>,
+    /// Shortest and longest time until a like machine comes in place of a lost one; `None`: never.
+    pub replace_secs: Option<(f64, f64)>,
+}
+
+/// Many reclaims at a set time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Storm {
+    /// Seconds after the first list of nodes.
+    pub at_secs: f64,
+    /// Which of the market's nodes.
+    pub nodes: NodePick,
+    /// Over how many seconds they are spread.
+    pub spread_secs: f64,
+}
+
+impl Default for Settings {
+    /// Every spot node, a reclaim each 12 hours by chance, replaced after 4 to 15 minutes.
+    fn default() -> Self {
+        Self {
+            nodes: NodePick::default(),
+            provider: None,
+            lead_secs: None,
+            mean_hours: Some(12.0),
+            together_share: 0.2,
+            false_alarm_share: 0.1,
+            storms: Vec::new(),
+            replace_secs: Some((240.0, 900.0)),
+        }
+    }
+}
+
+struct Actor {
+    calls: Calls,
+    clock: Clock,
+    settings: Settings,
+    nodes: BTreeMap<String, Arc<Node>>,
+    /// Nodes with a notice.
+    going: BTreeSet<String>,
+    /// Chance reclaims of each node so far, and machines in its place.
+    rounds: BTreeMap<String, u64>,
+    agenda: Agenda,
+    work: JoinSet<(String, Result<(), CallError>)>,
+}
+
+/// Works until `cancel` or the end of the feed.
+pub(super) async fn run(
+    calls: Calls,
+    clock: Clock,
+    settings: Settings,
+    mut nodes: mpsc::Receiver<Change<Node>>,
+    cancel: CancellationToken,
+) {
+    let mut actor = Actor {
+        calls,
+        clock,
+        settings,
+        nodes: BTreeMap::new(),
+        going: BTreeSet::new(),
+        rounds: BTreeMap::new(),
+        agenda: Agenda::default(),
+        work: JoinSet::new(),
+    };
+    let mut begun = false;
+    loop {
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => return,
+            change = nodes.recv() => match change {
+                Some(Change::Set(node)) => {
+                    let name = node.metadata.name.clone();
+                    let new = actor.nodes.insert(name.clone(), node).is_none();
+                    if new && begun {
+                        actor.plan_chance(&name);
+                    }
+                }
+                Some(Change::Gone(uid)) => actor.nodes.retain(|_, node| node.metadata.uid != uid),
+                Some(Change::Synced) if !begun => {
+                    begun = true;
+                    actor.plan();
+                }
+                Some(Change::Synced) => {}
+                None => return,
+            },
+            Some(done) = actor.work.join_next(), if !actor.work.is_empty() => {
+                if let Ok((name, result)) = done {
+                    if let Err(error) = result {
+                        tracing::debug!(%error, "a reclaim was not written");
+                    }
+                    actor.going.remove(&name);
+                }
+            }
+            () = actor.agenda.due() => {
+                if let Some(key) = actor.agenda.pop(Instant::now()) {
+                    actor.act(&key);
+                }
+            }
+        }
+    }
+}
+
+impl Actor {
+    fn provider(&self, node: &Node) -> Option<Provider> {
+        if !self.settings.nodes.matches(node) {
+            return None;
+        }
+        self.settings.provider.or_else(|| Provider::of(node))
+    }
+
+    fn plan(&mut self) {
+        let now = Instant::now();
+        for (number, storm) in self.settings.storms.iter().enumerate() {
+            let at = now + self.clock.real(storm.at_secs);
+            self.agenda.set(&format!("storm/{number}"), at);
+        }
+        let names: Vec<String> = self.nodes.keys().cloned().collect();
+        for name in names {
+            self.plan_chance(&name);
+        }
+    }
+
+    fn plan_chance(&mut self, name: &str) {
+        let Some(mean_hours) = self.settings.mean_hours else {
+            return;
+        };
+        let spot = self
+            .nodes
+            .get(name)
+            .is_some_and(|node| self.provider(node).is_some());
+        if !spot {
+            return;
+        }
+        let round = self.rounds.get(name).copied().unwrap_or(0);
+        let mean = mean_hours.max(0.001) * 3600.0;
+        let secs = self
+            .clock
+            .exponential(mean, &format!("spot/{name}/{round}"));
+        let at = Instant::now() + self.clock.real(secs);
+        self.agenda.set(&format!("chance/{name}"), at);
+    }
+
+    fn act(&mut self, key: &str) {
+        match key.split_once('/') {
+            Some(("storm", number)) => {
+                let number = number.parse::<usize>().ok();
+                let Some(storm) = number.and_then(|n| self.settings.storms.get(n).cloned()) else {
+                    return;
+                };
+                let market = self.nodes.values().map(Arc::as_ref);
+                let market = market.filter(|node| self.provider(node).is_some());
+                let names = storm.nodes.choose(market, self.clock, key);
+                let now = Instant::now();
+                for name in names {
+                    let delay = storm.spread_secs.max(0.0);
+                    let delay = delay * self.clock.unit(&format!("{key}/{name}"));
+                    let at = now + self.clock.real(delay);
+                    self.agenda.set(&format!("take/{name}"), at);
+                }
+            }
+            Some(("chance", name)) => self.by_chance(name),
+            Some(("take", name)) => self.take(name, false),
+            _ => {}
+        }
+    }
+
+    fn by_chance(&mut self, name: &str) {
+        let round = self.rounds.entry(name.to_owned()).or_default();
+        *round += 1;
+        let draw = format!("spot/{name}/{round}");
+        let false_alarm =
+            self.clock.unit(&format!("{draw}/false")) < self.settings.false_alarm_share;
+        self.take(name, false_alarm);
+        self.plan_chance(name);
+        if false_alarm {
+            return;
+        }
+        // Capacity is short in a zone, not on one machine.
+        const ZONE: &str = "topology.kubernetes.io/zone";
+        let zone = |node: &Node| node.metadata.labels.get(ZONE).cloned();
+        let Some(here) = self.nodes.get(name).and_then(|node| zone(node)) else {
+            return;
+        };
+        let near: Vec<String> = self
+            .nodes
+            .iter()
+            .filter(|(other, node)| *other != name && zone(node).as_ref() == Some(&here))
+            .filter(|(_, node)| self.provider(node).is_some())
+            .map(|(other, _)| other.clone())
+            .filter(|other| {
+                self.clock.unit(&format!("{draw}/{other}")) < self.settings.together_share
+            })
+            .collect();
+        for other in near {
+            let wait = self
+                .clock
+                .between(0.0, 60.0, &format!("{draw}/{other}/wait"));
+            let at = Instant::now() + self.clock.real(wait);
+            self.agenda.set(&format!("take/{other}"), at);
+        }
+    }
+
+    fn take(&mut self, name: &str, false_alarm: bool) {
+        let Some(node) = self.nodes.get(name) else {
+            return;
+        };
+        let Some(provider) = self.provider(node) else {
+            return;
+        };
+        if !self.going.insert(name.to_owned()) {
+            return;
+        }
+        let label = |key: &str| node.metadata.labels.get(key).cloned().unwrap_or_default();
+        let pool = label("karpenter.sh/nodepool");
+        let reclaim = Reclaim {
+            provider,
+            name: name.to_owned(),
+            uid: node.metadata.uid.clone(),
+            claim: format!("{pool}-{}", self.clock.suffix(&format!("claim/{name}"))),
+            lead_secs: self.settings.lead_secs.unwrap_or(provider.lead_secs()),
+        };
+        let replace = self.settings.replace_secs;
+        let generation = self.rounds.entry(format!("generation/{name}")).or_default();
+        *generation += 1;
+        let (calls, clock, generation) = (self.calls.clone(), self.clock, *generation);
+        self.work.spawn(async move {
+            let name = reclaim.name.clone();
+            let result = if false_alarm {
+                reclaim.false_alarm(&calls, clock).await
+            } else {
+                lose_and_replace(&calls, clock, &reclaim, replace, generation).await
+            };
+            (name, result)
+        });
+    }
+}
+
+async fn lose_and_replace(
+    calls: &Calls,
+    clock: Clock,
+    reclaim: &Reclaim,
+    replace_secs: Option<(f64, f64)>,
+    generation: u64,
+) -> Result<(), CallError> {
+    let old = machine::whole(calls, &reclaim.name).await?;
+    reclaim.run(calls, clock).await?;
+    let Some((low, high)) = replace_secs else {
+        return Ok(());
+    };
+    let key = format!("replace/{}/{generation}", reclaim.name);
+    tokio::time::sleep(clock.real(clock.between(low, high, &key))).await;
+    let new = machine::successor(&old, clock, generation);
+    machine::register(calls, &new).await.map(|_| ())
+}
