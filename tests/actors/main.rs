@@ -13,6 +13,7 @@ mod controllers;
 mod gpu;
 mod gpu_world;
 mod failures;
+mod foreign;
 mod inventory;
 mod load;
 mod mig;

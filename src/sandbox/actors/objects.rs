@@ -84,7 +84,8 @@ tracked!(
     DaemonSet,
     ConfigMap,
     ClusterPolicy,
-    Lease
+    Lease,
+    Custom
 );
 
 /// A condition of a node, Job or Deployment.
@@ -593,6 +594,18 @@ pub(super) struct LeaseSpec {
     /// When its holder last said that it lives.
     #[serde(deserialize_with = "null_as_default")]
     pub renew_time: String,
+}
+
+/// An object of a custom kind.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Custom {
+    /// Metadata.
+    pub metadata: Meta,
+    /// Spec.
+    pub spec: Value,
+    /// Status.
+    pub status: Value,
 }
 
 /// A core/v1 Event, of which only the age matters here.

@@ -4,6 +4,7 @@
 pub mod autoscaler;
 mod drain;
 pub mod failures;
+pub mod foreign;
 mod machine;
 pub mod network;
 pub mod notice;
@@ -38,6 +39,8 @@ pub struct Settings {
     pub network: Option<network::Settings>,
     /// Training pods that save and resume; without it their pods run for ever.
     pub training: Option<training::Settings>,
+    /// Kueue, Volcano and KAI beside our own scheduler.
+    pub foreign: foreign::Settings,
     /// Machines that come and go with demand.
     pub autoscaler: Option<autoscaler::Settings>,
 }
@@ -141,6 +144,7 @@ pub(super) fn start(
             cancel.clone(),
         ));
     }
+    foreign::start(calls, clock, &settings.foreign, feeds, cancel, tasks);
     if settings.training.is_some() {
         tasks.spawn(training::run(
             calls.clone(),

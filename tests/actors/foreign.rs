@@ -1,0 +1,452 @@
+//! Kueue, Volcano and KAI beside each other: their own work is admitted, runs, and is told of in
+//! their objects.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use gpudeck::sandbox::actors::Options;
+use gpudeck::sandbox::actors::world::Settings as World;
+use gpudeck::sandbox::actors::world::foreign::{Settings, kai, kueue, volcano};
+use k8s_openapi::api::batch::v1::Job;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use kube::Api;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+
+use crate::cluster::{Cluster, eventually_within};
+
+const LONG: Duration = Duration::from_secs(1_800);
+
+async fn with(foreign: Settings) -> Cluster {
+    let cluster = Cluster::with(&Options {
+        world: World {
+            foreign,
+            ..World::default()
+        },
+        ..Options::default()
+    });
+    cluster.node("n1", 8).await;
+    cluster.node("n2", 8).await;
+    cluster
+}
+
+/// The object at `path`, once `check` holds.
+async fn until(cluster: &Cluster, path: &str, what: &str, check: impl Fn(&Value) -> bool) -> Value {
+    eventually_within(LONG, what, || async {
+        let request = http::Request::get(path).body(Vec::new()).unwrap();
+        let found = cluster.client.request::<Value>(request).await.ok();
+        found.filter(&check)
+    })
+    .await
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> Option<(&'a str, &'a str)> {
+    let conditions = object["status"]["conditions"].as_array()?;
+    let found = conditions.iter().find(|c| c["type"] == kind)?;
+    Some((found["status"].as_str()?, found["reason"].as_str()?))
+}
+
+fn job(name: &str, queue: &str, pods: u32, gpus: u32, run_secs: u32) -> Value {
+    let asks = json!({"nvidia.com/gpu": gpus.to_string()});
+    json!({
+        "metadata": {"name": name, "labels": {"kueue.x-k8s.io/queue-name": queue}},
+        "spec": {
+            "suspend": true,
+            "parallelism": pods, "completions": pods, "completionMode": "Indexed",
+            "template": {
+                "metadata": {"annotations": {
+                    "sandbox.gpudeck.dev/train-secs": run_secs.to_string(),
+                }},
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [{
+                        "name": "main", "image": "train",
+                        "resources": {"requests": asks, "limits": asks},
+                    }],
+                },
+            },
+        },
+    })
+}
+
+fn one_queue() -> kueue::Settings {
+    kueue::Settings {
+        flavors: vec![kueue::Flavor {
+            name: "reserved".to_owned(),
+            node_labels: BTreeMap::new(),
+        }],
+        cluster_queues: vec![kueue::ClusterQueue {
+            name: "cq".to_owned(),
+            cohort: String::new(),
+            strict: false,
+            gpus: vec![kueue::GpuQuota {
+                flavor: "reserved".to_owned(),
+                nominal: 8,
+                borrowing: None,
+            }],
+        }],
+        local_queues: vec![kueue::LocalQueue {
+            namespace: "default".to_owned(),
+            name: "main".to_owned(),
+            cluster_queue: "cq".to_owned(),
+        }],
+        topology: Vec::new(),
+    }
+}
+
+const WORKLOADS: &str = "/apis/kueue.x-k8s.io/v1beta2/namespaces/default/workloads";
+
+/// The only workload whose Job has this name.
+async fn workload(
+    cluster: &Cluster,
+    job: &str,
+    what: &str,
+    check: impl Fn(&Value) -> bool,
+) -> Value {
+    let of_job = |list: &Value| {
+        let items = list["items"].as_array().cloned().unwrap_or_default();
+        items
+            .into_iter()
+            .find(|item| item["metadata"]["ownerReferences"][0]["name"] == job)
+    };
+    let list = until(cluster, WORKLOADS, &format!("{job}: {what}"), |list| {
+        of_job(list).is_some_and(|item| check(&item))
+    })
+    .await;
+    of_job(&list).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn kueue_admits_in_turn_and_counts() {
+    let foreign = Settings {
+        kueue: Some(one_queue()),
+        default_scheduler: true,
+        ..Settings::default()
+    };
+    let cluster = Cluster::with(&Options {
+        world: World {
+            foreign,
+            training: Some(Default::default()),
+            ..World::default()
+        },
+        ..Options::default()
+    });
+    cluster.node("n1", 8).await;
+    for (name, queue) in [("first", "main"), ("second", "main"), ("lost", "mian")] {
+        let _: Job = cluster.create("default", job(name, queue, 2, 4, 120)).await;
+        workload(&cluster, name, "has a workload", |_| true).await;
+    }
+    let running = workload(&cluster, "first", "runs", |w| {
+        condition(w, "PodsReady") == Some(("True", "Started"))
+    })
+    .await;
+    assert_eq!(condition(&running, "Admitted"), Some(("True", "Admitted")));
+    let admission = &running["status"]["admission"];
+    assert_eq!(admission["clusterQueue"], "cq");
+    assert_eq!(
+        admission["podSetAssignments"][0],
+        json!({
+            "name": "main", "count": 2, "flavors": {"nvidia.com/gpu": "reserved"},
+            "resourceUsage": {"nvidia.com/gpu": "8"},
+        })
+    );
+    let name = running["metadata"]["name"].as_str().unwrap();
+    assert!(name.starts_with("job-first-"), "{name}");
+
+    let waiting = workload(&cluster, "second", "waits", |w| {
+        condition(w, "QuotaReserved") == Some(("False", "WaitingForQuota"))
+    })
+    .await;
+    assert_eq!(
+        waiting["status"]["conditions"][0]["message"],
+        "couldn't assign flavors to pod set main: insufficient unused quota for nvidia.com/gpu in \
+         flavor reserved, 8 more needed"
+    );
+    let lost = workload(&cluster, "lost", "is told", |w| {
+        condition(w, "QuotaReserved") == Some(("False", "Misconfigured"))
+    })
+    .await;
+    assert_eq!(
+        lost["status"]["conditions"][0]["message"],
+        "LocalQueue mian doesn't exist"
+    );
+    let queue = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues/cq";
+    let queue = until(&cluster, queue, "the queue counts", |queue| {
+        queue["status"]["admittedWorkloads"] == 1 && queue["status"]["pendingWorkloads"] == 1
+    })
+    .await;
+    assert_eq!(condition(&queue, "Active"), Some(("True", "Ready")));
+    assert_eq!(
+        queue["status"]["flavorsUsage"],
+        json!([{
+            "name": "reserved",
+            "resources": [{"name": "nvidia.com/gpu", "total": "8", "borrowed": "0"}],
+        }])
+    );
+    let jobs: Api<Job> = cluster.api("default");
+    assert_eq!(
+        jobs.get("second").await.unwrap().spec.unwrap().suspend,
+        Some(true)
+    );
+
+    workload(&cluster, "first", "is finished", |w| {
+        condition(w, "Finished") == Some(("True", "Succeeded"))
+    })
+    .await;
+    workload(&cluster, "second", "runs then", |w| {
+        condition(w, "PodsReady") == Some(("True", "Started"))
+    })
+    .await;
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn kueue_stops_what_is_deactivated_and_lets_gated_pods_go() {
+    let cluster = with(Settings {
+        kueue: Some(one_queue()),
+        default_scheduler: true,
+        ..Settings::default()
+    })
+    .await;
+    let asks = json!({"nvidia.com/gpu": "4"});
+    let _: Pod = cluster
+        .create(
+            "default",
+            json!({
+                "metadata": {"name": "nb", "labels": {"kueue.x-k8s.io/queue-name": "main"}},
+                "spec": {
+                    "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}],
+                    "containers": [{
+                        "name": "main", "image": "nb",
+                        "resources": {"requests": asks, "limits": asks},
+                    }],
+                },
+            }),
+        )
+        .await;
+    let pods: Api<Pod> = cluster.api("default");
+    eventually_within(LONG, "the pod runs", || async {
+        let status = pods.get("nb").await.unwrap().status.unwrap();
+        (status.phase.as_deref() == Some("Running")).then_some(())
+    })
+    .await;
+    let _: Job = cluster
+        .create("default", job("long", "main", 1, 4, 100_000))
+        .await;
+    let running = workload(&cluster, "long", "runs", |w| {
+        condition(w, "PodsReady") == Some(("True", "Started"))
+    })
+    .await;
+    let at = format!(
+        "{WORKLOADS}/{}",
+        running["metadata"]["name"].as_str().unwrap()
+    );
+    let request = http::Request::patch(&at)
+        .header("content-type", "application/merge-patch+json")
+        .body(serde_json::to_vec(&json!({"spec": {"active": false}})).unwrap())
+        .unwrap();
+    cluster.client.request::<Value>(request).await.unwrap();
+    let evicted = workload(&cluster, "long", "is evicted", |w| {
+        condition(w, "Evicted") == Some(("True", "Deactivated"))
+    })
+    .await;
+    assert_eq!(
+        condition(&evicted, "Admitted"),
+        Some(("False", "NoReservation"))
+    );
+    assert!(evicted["status"]["admission"].is_null());
+    let jobs: Api<Job> = cluster.api("default");
+    eventually_within(
+        LONG,
+        "its Job is suspended and its pods are gone",
+        || async {
+            let job = jobs.get("long").await.unwrap();
+            let active = job.status.and_then(|status| status.active).unwrap_or(0);
+            (job.spec.unwrap().suspend == Some(true) && active == 0).then_some(())
+        },
+    )
+    .await;
+    cluster.stop().await;
+}
+
+fn member(name: &str, scheduler: &str, gpus: u32, metadata: &Value) -> Value {
+    let asks = json!({"nvidia.com/gpu": gpus.to_string()});
+    let mut pod = json!({
+        "metadata": {"name": name},
+        "spec": {
+            "schedulerName": scheduler,
+            "containers": [{
+                "name": "main", "image": "train", "resources": {"requests": asks, "limits": asks},
+            }],
+        },
+    });
+    pod["metadata"]
+        .as_object_mut()
+        .unwrap()
+        .extend(metadata.as_object().unwrap().clone());
+    pod
+}
+
+async fn nodes_of(cluster: &Cluster) -> BTreeMap<String, Option<String>> {
+    let pods = cluster.pods("default").await.into_iter();
+    pods.map(|pod| (pod.metadata.name.unwrap(), pod.spec.unwrap().node_name))
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn volcano_binds_a_group_whole_and_holds_a_queue_to_its_capability() {
+    let cluster = with(Settings {
+        volcano: Some(volcano::Settings {
+            queues: vec![volcano::Queue {
+                name: "nlp".to_owned(),
+                parent: String::new(),
+                weight: 4,
+                deserved_gpus: Some(8),
+                capability_gpus: Some(16),
+            }],
+        }),
+        ..Settings::default()
+    })
+    .await;
+    const GROUPS: &str = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups";
+    let queue = "/apis/scheduling.volcano.sh/v1beta1/queues/nlp";
+    until(&cluster, queue, "the queue is there", |_| true).await;
+    let group = json!({
+        "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
+        "metadata": {"name": "sft", "namespace": "default"},
+        "spec": {"minMember": 2, "queue": "nlp"},
+    });
+    let request = http::Request::post(GROUPS)
+        .header("content-type", "application/json")
+        .body(serde_json::to_vec(&group).unwrap())
+        .unwrap();
+    cluster.client.request::<Value>(request).await.unwrap();
+    let in_group = json!({"annotations": {"scheduling.k8s.io/group-name": "sft"}});
+    let _: Pod = cluster
+        .create("default", member("sft-0", "volcano", 8, &in_group))
+        .await;
+    let at = format!("{GROUPS}/sft");
+    let group = until(&cluster, &at, "one is too few", |group| {
+        condition(group, "Unschedulable") == Some(("True", "NotEnoughTasks"))
+    })
+    .await;
+    assert_eq!(group["status"]["phase"], "Pending");
+    assert_eq!(nodes_of(&cluster).await["sft-0"], None);
+
+    let _: Pod = cluster
+        .create("default", member("sft-1", "volcano", 8, &in_group))
+        .await;
+    let group = until(&cluster, &at, "the group runs", |group| {
+        group["status"]["phase"] == "Running"
+    })
+    .await;
+    assert_eq!(group["status"]["running"], 2);
+    assert_eq!(
+        condition(&group, "Scheduled"),
+        Some(("True", "tasks in gang are ready to be scheduled"))
+    );
+    let nodes = nodes_of(&cluster).await;
+    assert_ne!(nodes["sft-0"], nodes["sft-1"]);
+
+    // A pod without a group gets one, and its queue is full.
+    let in_queue = json!({"labels": {"volcano.sh/queue-name": "nlp"}});
+    let _: Pod = cluster
+        .create("default", member("late", "volcano", 1, &in_queue))
+        .await;
+    let events: Api<Event> = cluster.api("default");
+    let told = eventually_within(LONG, "why it waits", || async {
+        let all = events.list(&ListParams::default()).await.unwrap();
+        all.into_iter().find(|event| {
+            event.involved_object.name.as_deref() == Some("late")
+                && event.reason.as_deref() == Some("FailedScheduling")
+        })
+    })
+    .await;
+    assert_eq!(
+        told.message.as_deref(),
+        Some("queue resource quota insufficient: insufficient nvidia.com/gpu")
+    );
+    let late = cluster.api::<Pod>("default").get("late").await.unwrap();
+    let made = &late.metadata.annotations.unwrap()["scheduling.k8s.io/group-name"];
+    assert_eq!(*made, format!("podgroup-{}", late.metadata.uid.unwrap()));
+    let queue = until(&cluster, queue, "the queue counts", |queue| {
+        queue["status"]["running"] == 1 && queue["status"]["pending"] == 1
+    })
+    .await;
+    assert_eq!(queue["status"]["allocated"]["nvidia.com/gpu"], "16");
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn kai_groups_pods_and_names_the_limit() {
+    let queue = |name: &str, parent: &str, limit_gpus: f64| kai::Queue {
+        name: name.to_owned(),
+        parent: parent.to_owned(),
+        quota_gpus: 8.0,
+        limit_gpus,
+        over_quota_weight: 1.0,
+        priority: 100,
+    };
+    let cluster = with(Settings {
+        kai: Some(kai::Settings {
+            queues: vec![
+                queue("research", "", -1.0),
+                queue("vision", "research", 8.0),
+            ],
+            topology: vec!["kubernetes.io/hostname".to_owned()],
+        }),
+        ..Settings::default()
+    })
+    .await;
+    let labels = json!({"labels": {"kai.scheduler/queue": "vision"}});
+    for (name, gpus) in [("a", 6), ("b", 4)] {
+        let pod = member(name, "kai-scheduler", gpus, &labels);
+        let _: Pod = cluster.create("default", pod).await;
+        // In turn: a later one is not the older.
+        let pods: Api<Pod> = cluster.api("default");
+        eventually_within(LONG, "it has its group", || async {
+            let pod = pods.get(name).await.unwrap();
+            let group = pod.metadata.annotations?.get("pod-group-name").cloned()?;
+            let bound = pod.spec.unwrap().node_name.is_some();
+            (name == "b" || bound).then_some(group)
+        })
+        .await;
+    }
+    let pods: Api<Pod> = cluster.api("default");
+    let uid = pods.get("b").await.unwrap().metadata.uid.unwrap();
+    let at = format!("/apis/scheduling.run.ai/v2alpha2/namespaces/default/podgroups/pg-b-{uid}");
+    let group = until(&cluster, &at, "its group says why", |group| {
+        group["status"]["schedulingConditions"][0].is_object()
+    })
+    .await;
+    let why = &group["status"]["schedulingConditions"][0];
+    assert_eq!(why["type"], "UnschedulableOnNodePool");
+    assert_eq!(
+        why["message"],
+        "vision quota has reached the allowable limit of GPUs. Limit is 8 GPUs, currently 6 GPUs \
+         allocated and workload requested 4 GPUs"
+    );
+    assert_eq!(why["reasons"][0]["reason"], "OverLimit");
+    assert_eq!(group["spec"]["preemptibility"], "preemptible");
+    let parent = "/apis/scheduling.run.ai/v2/queues/research";
+    let parent = until(&cluster, parent, "the parent counts", |queue| {
+        queue["status"]["requested"]["nvidia.com/gpu"] == "10"
+    })
+    .await;
+    assert_eq!(parent["status"]["childQueues"], json!(["vision"]));
+    assert_eq!(parent["status"]["allocated"]["nvidia.com/gpu"], "6");
+
+    // Room comes, and the group's reason goes.
+    let patch = json!({"spec": {"resources": {"gpu": {"limit": 16}}}});
+    let request = http::Request::patch("/apis/scheduling.run.ai/v2/queues/vision")
+        .header("content-type", "application/merge-patch+json")
+        .body(serde_json::to_vec(&patch).unwrap())
+        .unwrap();
+    cluster.client.request::<Value>(request).await.unwrap();
+    until(&cluster, &at, "nothing holds it back", |group| {
+        group["status"]["schedulingConditions"] == json!([])
+            && group["status"]["resourcesStatus"]["allocated"]["nvidia.com/gpu"] == "4"
+    })
+    .await;
+    cluster.stop().await;
+}
