@@ -34,7 +34,13 @@ struct Wanted {
 struct Span {
     begun: Timestamp,
     ended: Option<Timestamp>,
+    /// What a training said of its checkpoints, and when.
+    said: Vec<(Timestamp, String)>,
 }
+
+/// Annotations of a training pod that its log tells, too.
+const LAST_CHECKPOINT: &str = "gpudeck.dev/checkpoint-last";
+const RESUMED_FROM: &str = "gpudeck.dev/resumed-from-step";
 
 impl Inner {
     /// Answers with the log of a container.
@@ -199,12 +205,44 @@ fn status_of<'p>(pod: &'p Value, container: &str) -> Option<&'p Value> {
 fn span_of(pod: &Value, container: &str) -> Option<Span> {
     let status = status_of(pod, container)?;
     let time = |pointer: &str| text(status, pointer).parse::<Timestamp>().ok();
-    if let Some(begun) = time("/state/running/startedAt") {
-        return Some(Span { begun, ended: None });
+    let (begun, ended) = match time("/state/running/startedAt") {
+        Some(begun) => (begun, None),
+        None => {
+            let begun = time("/state/terminated/startedAt")?;
+            (begun, time("/state/terminated/finishedAt").or(Some(begun)))
+        }
+    };
+    let said = said(pod, begun);
+    Some(Span { begun, ended, said })
+}
+
+/// What the pod's training said, oldest first.
+fn said(pod: &Value, begun: Timestamp) -> Vec<(Timestamp, String)> {
+    let annotations = pod.pointer("/metadata/annotations");
+    let note = |key: &str| {
+        annotations
+            .and_then(|all| all.get(key))
+            .and_then(Value::as_str)
+    };
+    let mut said = Vec::new();
+    if let Some(step) = note(RESUMED_FROM) {
+        let step = super::status::clip(step);
+        said.push((begun, format!("resumed from checkpoint step={step}")));
     }
-    let begun = time("/state/terminated/startedAt")?;
-    let ended = time("/state/terminated/finishedAt").or(Some(begun));
-    Some(Span { begun, ended })
+    let last: Option<Value> =
+        note(LAST_CHECKPOINT).and_then(|text| serde_json::from_str(text).ok());
+    if let Some(last) = last {
+        let step = last.get("step").and_then(Value::as_u64);
+        let at = text(&last, "/durable_at").parse::<Timestamp>().ok();
+        if let (Some(step), Some(at)) = (step, at.filter(|at| *at >= begun)) {
+            let place = super::status::clip(text(&last, "/location"));
+            said.push((
+                at,
+                format!("checkpoint durable step={step} location={place}"),
+            ));
+        }
+    }
+    said
 }
 
 fn waiting_for(pod: &Value, container: &str) -> String {
@@ -232,7 +270,21 @@ fn line(span: &Span, number: i64, timestamps: bool) -> String {
     };
     // A loss that falls and flattens, for something to look at.
     let loss = 10.0 / (1.0 + 0.05 * number as f64) + 1.2;
-    format!("{stamp}step={} loss={loss:.4}\n", number * 100)
+    // Before each line what was said since the one before: a follower has seen none of it.
+    let before = at - SignedDuration::from_secs(LINE_EVERY_SECS);
+    let mut lines = String::new();
+    for (when, what) in &span.said {
+        if *when > before && *when <= at {
+            let stamp = if timestamps {
+                format!("{} ", clock::time(*when))
+            } else {
+                String::new()
+            };
+            lines.push_str(&format!("{stamp}{what}\n"));
+        }
+    }
+    lines.push_str(&format!("{stamp}step={} loss={loss:.4}\n", number * 100));
+    lines
 }
 
 fn written(span: &Span, wanted: &Wanted, now: Timestamp) -> String {
@@ -248,12 +300,19 @@ fn written(span: &Span, wanted: &Wanted, now: Timestamp) -> String {
     let mut log: String = (from..count)
         .map(|n| line(span, n, wanted.timestamps))
         .collect();
+    if let Some(tail) = wanted.tail.and_then(|tail| usize::try_from(tail).ok()) {
+        let surplus = log.lines().count().saturating_sub(tail);
+        log = log.split_inclusive('\n').skip(surplus).collect();
+    }
     if let Some(limit) = wanted
         .limit_bytes
         .and_then(|limit| usize::try_from(limit).ok())
     {
-        // The lines are ASCII: any byte is a boundary.
-        log.truncate(limit);
+        let mut end = limit.min(log.len());
+        while !log.is_char_boundary(end) {
+            end -= 1;
+        }
+        log.truncate(end);
     }
     log
 }

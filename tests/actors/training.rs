@@ -178,3 +178,44 @@ async fn saves_that_fail_are_counted_and_leave_nothing() {
     assert_eq!(written(&job, "checkpoint-state").as_deref(), Some("Failed"));
     cluster.stop().await;
 }
+
+#[tokio::test]
+async fn the_log_tells_the_checkpoint() {
+    let client = crate::cluster::server().client();
+    let ago =
+        |secs: i64| (jiff::Timestamp::now() - jiff::SignedDuration::from_secs(secs)).to_string();
+    let last = json!({
+        "id": 1, "step": 450, "durable_at": ago(40), "location": "s3://checkpoints/default/llm",
+    });
+    let pods: Api<Pod> = Api::namespaced(client, "default");
+    let pod: Pod = serde_json::from_value(json!({
+        "metadata": {"name": "p", "annotations": {
+            "gpudeck.dev/checkpoint-last": last.to_string(),
+            "gpudeck.dev/resumed-from-step": "300",
+        }},
+        "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "train"}]},
+    }))
+    .unwrap();
+    pods.create(&Default::default(), &pod).await.unwrap();
+    let status = json!({"status": {"phase": "Running", "containerStatuses": [{
+        "name": "main", "image": "train", "imageID": "", "ready": true, "restartCount": 0,
+        "state": {"running": {"startedAt": ago(90)}},
+    }]}});
+    pods.patch_status("p", &PatchParams::default(), &Patch::Merge(status))
+        .await
+        .unwrap();
+    let log = pods.logs("p", &Default::default()).await.unwrap();
+    let lines: Vec<&str> = log.lines().collect();
+    assert_eq!(lines[0], "resumed from checkpoint step=300");
+    let told = "checkpoint durable step=450 location=s3://checkpoints/default/llm";
+    assert_eq!(
+        lines.iter().filter(|line| **line == told).count(),
+        1,
+        "{log}"
+    );
+    let tail = kube::api::LogParams {
+        tail_lines: Some(3),
+        ..Default::default()
+    };
+    assert_eq!(pods.logs("p", &tail).await.unwrap().lines().count(), 3);
+}
