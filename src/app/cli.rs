@@ -334,6 +334,10 @@ pub enum SandboxCommand {
     /// Let the API server of a running `gpudeck sandbox` fail for a while, or list or end its
     /// faults.
     Fault(FaultArgs),
+    /// Let a cluster live: play kubelets and a GPU world against the API server that the kubeconfig
+    /// names, until interrupted. Only nodes annotated `sandbox.gpudeck.dev/kubelet: simulated` are
+    /// touched.
+    Actors(ActorsArgs),
 }
 
 /// Arguments of `gpudeck sandbox fault`.
@@ -396,6 +400,61 @@ pub enum FaultWhat {
     List,
     /// End all faults.
     Clear,
+}
+
+/// Arguments of `gpudeck sandbox actors`.
+#[derive(Debug, Clone, Args)]
+pub struct ActorsArgs {
+    /// First write a fleet of N simulated nodes, with namespaces and priority classes, unless they
+    /// are there.
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=5_000))]
+    pub nodes: u32,
+    /// What happens in the cluster.
+    #[arg(
+        long,
+        value_enum,
+        value_name = "NAME,...",
+        value_delimiter = ',',
+        default_value = "training"
+    )]
+    pub with: Vec<ActorName>,
+    /// Also play kube-controller-manager: Jobs, Deployments, taints and evictions of nodes. Never
+    /// beside a real one.
+    #[arg(long)]
+    pub controllers: bool,
+    /// Seed of everything random.
+    #[arg(long, default_value_t = 42)]
+    pub seed: u64,
+    /// How much faster than real time work runs.
+    #[arg(long, default_value_t = 1.0, value_parser = speed)]
+    pub speed: f64,
+}
+
+/// Parts of the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ActorName {
+    /// Training pods save checkpoints and go on from them (annotations sandbox.gpudeck.dev/…).
+    Training,
+    /// Teams submit Jobs and services (schedulerName: gpudeck).
+    Load,
+    /// Nodes fail and return.
+    Failures,
+    /// Spot nodes are reclaimed with their provider's notice, and replaced.
+    Spot,
+    /// Prices of GPU-hours stand on the nodes and move.
+    Prices,
+    /// Network labels of topograph.
+    Network,
+    /// Machines of 8 H100 come for pods that fit nowhere, and go when empty.
+    Autoscaler,
+    /// Kueue: its kinds, flavors by tier and a queue for each team; it admits Jobs with its label.
+    Kueue,
+    /// Volcano: its kinds and a queue for each team; it binds pods with schedulerName volcano.
+    Volcano,
+    /// KAI: its kinds and a queue for each team; it binds pods with schedulerName kai-scheduler.
+    Kai,
+    /// Bind the pods of default-scheduler; never beside a real kube-scheduler.
+    DefaultScheduler,
 }
 
 /// Arguments of `gpudeck sandbox load`.

@@ -1,5 +1,6 @@
 //! Wiring: the command line, the configuration file, and the tasks behind each subcommand.
 
+pub mod actors;
 pub mod bus;
 pub mod cli;
 pub mod config;
@@ -44,6 +45,7 @@ pub async fn run() -> Result<()> {
         Some(Command::Sandbox(args)) => match &args.command {
             Some(SandboxCommand::Load(load)) => serve::load(load, &cli.cluster).await,
             Some(SandboxCommand::Fault(fault)) => fault::run(fault, &cli.cluster).await,
+            Some(SandboxCommand::Actors(actors)) => actors::play(actors, &cli.cluster).await,
             None => serve::serve(&args.serve, cli.cluster.kubeconfig.clone()).await,
         },
         Some(Command::Snapshot(args)) => {

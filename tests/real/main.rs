@@ -87,6 +87,7 @@ cases! {
         bad_input::a_user_of_one_namespace_sees_it_and_what_is_denied,
     ],
     own: [
+        actors::a_world_is_played,
         inventory::each_pod_that_fits_is_bound_once,
         outage::everything_is_right_again_after_an_outage,
         samples::samples_are_kept_as_posted_and_shown,

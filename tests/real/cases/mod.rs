@@ -1,6 +1,7 @@
 //! What both servers must do alike, and what gpudeck must do on both: a file for each part.
 
 pub(crate) mod access;
+pub(crate) mod actors;
 pub(crate) mod bad_input;
 mod binary;
 pub(crate) mod custom;
