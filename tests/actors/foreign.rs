@@ -450,3 +450,77 @@ async fn kai_groups_pods_and_names_the_limit() {
     .await;
     cluster.stop().await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn kai_shares_a_gpu_that_a_reservation_holds() {
+    let cluster = with(Settings {
+        kai: Some(kai::Settings {
+            queues: vec![kai::Queue {
+                name: "scavenge".to_owned(),
+                parent: String::new(),
+                quota_gpus: 0.0,
+                limit_gpus: -1.0,
+                over_quota_weight: 1.0,
+                priority: 100,
+            }],
+            topology: Vec::new(),
+        }),
+        ..Settings::default()
+    })
+    .await;
+    for (name, part) in [("a", "0.5"), ("b", "0.5"), ("c", "0.25")] {
+        let metadata = json!({
+            "labels": {"kai.scheduler/queue": "scavenge"}, "annotations": {"gpu-fraction": part},
+        });
+        let pod = member(name, "kai-scheduler", 0, &metadata);
+        let _: Pod = cluster.create("default", pod).await;
+    }
+    let pods: Api<Pod> = cluster.api("default");
+    let mut shared: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for name in ["a", "b", "c"] {
+        let pod = eventually_within(LONG, "the pod runs", || async {
+            let pod = pods.get(name).await.unwrap();
+            let phase = pod.status.as_ref()?.phase.clone()?;
+            (phase == "Running").then_some(pod)
+        })
+        .await;
+        let group = pod.metadata.labels.unwrap()["runai-gpu-group"].clone();
+        shared.entry(group).or_default().push(name.to_owned());
+    }
+    // Two halves are a GPU.
+    let mut together: Vec<Vec<String>> = shared.into_values().collect();
+    together.sort();
+    assert_eq!(together.len(), 2, "{together:?}");
+    let holders = || async { cluster.pods("kai-resource-reservation").await };
+    let held = holders().await;
+    assert_eq!(held.len(), 2);
+    assert!(held.iter().all(|pod| {
+        pod.metadata.annotations.as_ref().unwrap()["run.ai/reserve_for_gpu_index"]
+            .starts_with("GPU-")
+    }));
+    let at = "/apis/scheduling.run.ai/v1alpha2/namespaces/default/bindrequests/c";
+    let request = until(&cluster, at, "it is bound", |request| {
+        request["status"]["phase"] == "Succeeded"
+    })
+    .await;
+    assert_eq!(
+        request["spec"]["receivedGPU"],
+        json!({"count": 1, "portion": "0.25"})
+    );
+    let queue = "/apis/scheduling.run.ai/v2/queues/scavenge";
+    until(&cluster, queue, "the queue counts parts", |queue| {
+        queue["status"]["allocated"]["nvidia.com/gpu"] == "1250m"
+    })
+    .await;
+
+    for name in ["a", "b", "c"] {
+        pods.delete(name, &kube::api::DeleteParams::default())
+            .await
+            .unwrap();
+    }
+    eventually_within(LONG, "the GPUs are given back", || async {
+        holders().await.is_empty().then_some(())
+    })
+    .await;
+    cluster.stop().await;
+}

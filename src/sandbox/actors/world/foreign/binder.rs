@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::placer::{Placer, asks};
+use super::kai_shares::{self, Shares};
+use super::placer::Placer;
 use super::standing::{HeldBack, Standing, text};
 use super::{ensure_all, kai, volcano};
 use crate::sandbox::actors::bound::{pod_note, pod_path};
@@ -41,7 +42,7 @@ impl System {
         }
     }
 
-    fn name(&self) -> &'static str {
+    pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Volcano(_) => "volcano",
             Self::Kai(_) => "kai-scheduler",
@@ -92,11 +93,13 @@ struct Group {
     held_back: Option<HeldBack>,
 }
 
-struct Binder {
-    calls: Calls,
+pub(super) struct Binder {
+    pub(super) calls: Calls,
     clock: Clock,
-    system: System,
-    placer: Placer,
+    pub(super) system: System,
+    pub(super) placer: Placer,
+    /// Under KAI.
+    pub(super) shares: Shares,
     /// By `namespace/name`.
     groups: BTreeMap<String, Group>,
     group_of_pod: HashMap<String, String>,
@@ -123,6 +126,7 @@ pub(super) async fn run(
         clock,
         system,
         placer: Placer::default(),
+        shares: Shares::default(),
         groups: BTreeMap::new(),
         group_of_pod: HashMap::new(),
         ungrouped: BTreeMap::new(),
@@ -178,6 +182,9 @@ async fn receive(feed: &mut Option<mpsc::Receiver<Change<Custom>>>) -> Option<Ch
 impl Binder {
     fn pod_set(&mut self, pod: &Arc<Pod>) {
         self.placer.pod_set(pod);
+        if matches!(self.system, System::Kai(_)) {
+            self.shares.pod_set(pod);
+        }
         if pod.spec.scheduler_name != self.system.name() {
             return;
         }
@@ -199,6 +206,7 @@ impl Binder {
 
     fn pod_gone(&mut self, uid: &str) {
         self.placer.pod_gone(uid);
+        self.shares.pod_gone(uid);
         self.ungrouped.remove(uid);
         let Some(key) = self.group_of_pod.remove(uid) else {
             return;
@@ -254,6 +262,7 @@ impl Binder {
 
     async fn round(&mut self) {
         self.make_groups().await;
+        self.free_shares().await;
         let mut keys: Vec<(Option<String>, String)> = self
             .groups
             .iter()
@@ -430,41 +439,6 @@ impl Binder {
         Ok(())
     }
 
-    /// Binds all of `pods` or none; says why none.
-    async fn bind_all(&mut self, pods: &[Arc<Pod>]) -> Option<HeldBack> {
-        let nodes = match self.placer.place(pods) {
-            Ok(nodes) => nodes,
-            Err(reasons) => {
-                let nodes = self.placer.nodes();
-                return Some(HeldBack::NoRoom { nodes, reasons });
-            }
-        };
-        for (pod, node) in pods.iter().zip(nodes) {
-            let meta = &pod.metadata;
-            let binding = json!({
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid},
-                "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-            });
-            let at = format!("{}/binding", pod_path(pod));
-            match self.calls.post::<IgnoredAny>(&at, &binding).await {
-                Ok(_) => {
-                    self.placer.hold(&meta.uid, &node, asks(pod));
-                    let message = format!(
-                        "Successfully assigned {}/{} to {node}",
-                        meta.namespace, meta.name
-                    );
-                    pod_note(pod, self.system.name(), (false, "Scheduled"), message)
-                        .write(&self.calls)
-                        .await;
-                }
-                Err(error) => tracing::debug!(%error, "pod not bound"),
-            }
-        }
-        None
-    }
-
     /// Writes a status that differs from what is there.
     async fn write_status(&self, object: &Custom, status: &Value) {
         if object.status == *status {
@@ -537,7 +511,11 @@ fn standing(group: &Group) -> Standing {
                 all.bound += usize::from(bound);
                 all.running += usize::from(phase == "Running");
                 all.waiting += usize::from(!bound);
-                for (name, amount) in pod.requests_milli() {
+                let mut amounts = pod.requests_milli();
+                if let Some(part) = kai_shares::fraction(pod) {
+                    *amounts.entry("nvidia.com/gpu".to_owned()).or_default() += part;
+                }
+                for (name, amount) in amounts {
                     if bound {
                         *all.allocated.entry(name.clone()).or_default() += amount;
                     }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::definitions;
 use super::standing::{HeldBack, Standing, quantities, since, text};
+use super::{definitions, kai_shares};
 use crate::sandbox::actors::clock::{Clock, rfc3339};
 use crate::sandbox::actors::objects::{Custom, Pod};
+use crate::sandbox::calls::path;
 
 pub(super) const POD_GROUPS: &str = "/apis/scheduling.run.ai/v2alpha2/podgroups";
 pub(super) const QUEUES: &str = "/apis/scheduling.run.ai/v2/queues";
@@ -48,6 +49,10 @@ impl Settings {
     /// Definitions, queues and the topology to create, in order.
     pub(super) fn objects(&self) -> Vec<(String, Value)> {
         let mut all = definitions::kai();
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": kai_shares::NAMESPACE},
+        });
+        all.push((path::NAMESPACES.to_owned(), namespace));
         for queue in &self.queues {
             let unlimited = json!({"quota": -1, "overQuotaWeight": 1, "limit": -1});
             let mut object = json!({

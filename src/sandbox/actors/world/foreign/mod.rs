@@ -1,9 +1,11 @@
 //! Other schedulers side by side with ours: Kueue, Volcano and KAI with their custom kinds, each
 //! played just well enough that its own work is admitted, runs, and is told of in its objects.
 
+mod bind;
 mod binder;
 mod definitions;
 pub mod kai;
+mod kai_shares;
 pub mod kueue;
 mod kueue_actor;
 mod kueue_admit;

@@ -122,6 +122,15 @@ impl Placer {
         Ok(nodes)
     }
 
+    /// Whether the pod fits on this node.
+    pub(super) fn fits(&self, pod: &Pod, node: &str) -> bool {
+        let Some(room) = self.rooms.get(node) else {
+            return false;
+        };
+        let object = room.node.as_ref();
+        object.is_some_and(|object| refuses(room, object, pod, &asks(pod), None).is_none())
+    }
+
     /// How many nodes there are.
     pub(super) fn nodes(&self) -> usize {
         self.rooms
