@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use gpudeck::sandbox::actors::Options;
 use gpudeck::sandbox::actors::world::Settings as World;
+use gpudeck::sandbox::actors::world::failures;
+use gpudeck::sandbox::actors::world::pick::NodePick;
 use gpudeck::sandbox::actors::world::training::Settings;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
@@ -16,10 +18,14 @@ use crate::cluster::{Cluster, eventually_within, first_fit_at_leisure};
 const LONG: Duration = Duration::from_secs(7_200);
 
 async fn training(annotations: &Value, pods: u32) -> Cluster {
+    training_with(World::default(), annotations, pods).await
+}
+
+async fn training_with(world: World, annotations: &Value, pods: u32) -> Cluster {
     let mut cluster = Cluster::with(&Options {
         world: World {
             training: Some(Settings),
-            ..World::default()
+            ..world
         },
         ..Options::default()
     });
@@ -176,6 +182,41 @@ async fn saves_that_fail_are_counted_and_leave_nothing() {
     .await;
     assert_eq!(last(&job), None);
     assert_eq!(written(&job, "checkpoint-state").as_deref(), Some("Failed"));
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_works_on_a_machine_that_is_lost() {
+    let world = World {
+        failures: Some(failures::Settings {
+            failures: vec![failures::Failure {
+                at_secs: 100.0,
+                nodes: NodePick::default(),
+                loss: failures::Loss::Silent,
+                down_secs: Some(60.0),
+            }],
+            chance: None,
+        }),
+        ..World::default()
+    };
+    let annotations = json!({"sandbox.gpudeck.dev/train-secs": "300"});
+    let cluster = training_with(world, &annotations, 1).await;
+    let began = tokio::time::Instant::now();
+    let job = until(&cluster, "a restart", |job| {
+        written(job, "restarts").as_deref() == Some("1")
+    })
+    .await;
+    let lost: f64 = written(&job, "lost-gpu-seconds").unwrap().parse().unwrap();
+    assert!((180.0..=200.0).contains(&lost), "{lost}");
+    until(&cluster, "it is done", |job| {
+        job.status
+            .as_ref()
+            .is_some_and(|status| status.succeeded == Some(1))
+    })
+    .await;
+    // 100 s for nothing, a minute away, and all of it again.
+    let took = began.elapsed().as_secs();
+    assert!((455..=480).contains(&took), "{took} s");
     cluster.stop().await;
 }
 

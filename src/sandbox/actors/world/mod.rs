@@ -149,6 +149,7 @@ pub(super) fn start(
         tasks.spawn(training::run(
             calls.clone(),
             clock,
+            feeds.nodes.subscribe(),
             feeds.pods.subscribe(),
             feeds.jobs.subscribe(),
             cancel.clone(),

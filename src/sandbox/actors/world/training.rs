@@ -18,9 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::training_run::{Act, Report, Run, Spec};
 use crate::sandbox::actors::agenda::Agenda;
+use crate::sandbox::actors::annotation::KUBELET;
 use crate::sandbox::actors::bound::{patch_status, pod_path};
 use crate::sandbox::actors::clock::{Clock, rfc3339};
-use crate::sandbox::actors::objects::{Job, Pod};
+use crate::sandbox::actors::objects::{Job, Node, Pod};
 use crate::sandbox::actors::pod_status::ended_status;
 use crate::sandbox::actors::watch::Change;
 use crate::sandbox::calls::{CallError, Calls, PatchKind, path};
@@ -85,6 +86,8 @@ struct Actor {
     /// The gang of each pod.
     owner: HashMap<String, String>,
     jobs: HashMap<String, Arc<Job>>,
+    /// Names, by UID, of nodes whose machine is lost: nothing on them works.
+    dead: HashMap<String, String>,
     agenda: Agenda,
     writes: JoinSet<(String, Result<(), CallError>)>,
 }
@@ -93,6 +96,7 @@ struct Actor {
 pub(super) async fn run(
     calls: Calls,
     clock: Clock,
+    mut nodes: mpsc::Receiver<Change<Node>>,
     mut pods: mpsc::Receiver<Change<Pod>>,
     mut jobs: mpsc::Receiver<Change<Job>>,
     cancel: CancellationToken,
@@ -103,6 +107,7 @@ pub(super) async fn run(
         gangs: HashMap::new(),
         owner: HashMap::new(),
         jobs: HashMap::new(),
+        dead: HashMap::new(),
         agenda: Agenda::default(),
         writes: JoinSet::new(),
     };
@@ -112,6 +117,10 @@ pub(super) async fn run(
         tokio::select! {
             biased;
             () = cancel.cancelled() => return,
+            change = nodes.recv() => match change {
+                Some(change) => actor.node_changed(change),
+                None => return,
+            },
             change = jobs.recv() => match change {
                 Some(Change::Set(job)) => actor.job_changed(job),
                 Some(Change::Gone(uid)) => {
@@ -144,6 +153,29 @@ pub(super) async fn run(
 }
 
 impl Actor {
+    fn node_changed(&mut self, change: Change<Node>) {
+        let changed = match change {
+            Change::Set(node) => {
+                let meta = &node.metadata;
+                let mark = meta.annotations.get(KUBELET).map(String::as_str);
+                if mark == Some("stopped") || node.ready() == Some("Unknown") {
+                    let before = self.dead.insert(meta.uid.clone(), meta.name.clone());
+                    before.is_none()
+                } else {
+                    self.dead.remove(&meta.uid).is_some()
+                }
+            }
+            Change::Gone(uid) => self.dead.remove(&uid).is_some(),
+            Change::Synced => false,
+        };
+        if changed {
+            let now = Instant::now();
+            self.gangs
+                .keys()
+                .for_each(|key| self.agenda.at_latest(key, now));
+        }
+    }
+
     fn job_changed(&mut self, job: Arc<Job>) {
         let uid = job.metadata.uid.clone();
         if let Some(gang) = self.gangs.get_mut(&uid) {
@@ -218,10 +250,12 @@ impl Actor {
         let Some(gang) = self.gangs.get_mut(key).filter(|gang| !gang.waits_for_job) else {
             return;
         };
+        let dead = &self.dead;
+        let lives = |pod: &Pod| !dead.values().any(|node| *node == pod.spec.node_name);
         let running = gang
             .pods
             .values()
-            .filter(|pod| pod.status.phase == "Running");
+            .filter(|pod| pod.status.phase == "Running" && lives(pod));
         let together = running.clone().count() >= gang.run.size;
         let gpus: i128 = running
             .map(|pod| {
