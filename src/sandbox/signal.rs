@@ -1,4 +1,4 @@
-//! Tells watchers that a table has changed, in the order in which they wait.
+//! Tells those who wait that something has changed, in the order in which they wait.
 //!
 //! tokio's `watch` wakes its receivers in an order that it draws by chance, and stepped runs have
 //! to be the same twice.
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// The newest resourceVersion of a table.
+/// A number that only grows, such as the newest resourceVersion of a table.
 #[derive(Debug, Default)]
 pub(super) struct Signal(Arc<Shared>);
 
@@ -40,7 +40,7 @@ impl Signal {
     }
 }
 
-/// One watcher's end.
+/// One listener's end.
 #[derive(Debug)]
 pub(super) struct Listening {
     shared: Arc<Shared>,

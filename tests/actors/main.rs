@@ -10,10 +10,10 @@
 mod autoscaler;
 mod cluster;
 mod controllers;
-mod gpu;
-mod gpu_world;
 mod failures;
 mod foreign;
+mod gpu;
+mod gpu_world;
 mod inventory;
 mod load;
 mod mig;

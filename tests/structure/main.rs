@@ -51,6 +51,11 @@ fn the_core_is_pure() {
 }
 
 #[test]
+fn actors_leave_nothing_to_chance() {
+    assert_none(sources().iter().flat_map(rules::chance_faults).collect());
+}
+
+#[test]
 fn unsafe_code_is_only_in_the_nvml_file() {
     assert_none(sources().iter().flat_map(rules::unsafe_faults).collect());
 }

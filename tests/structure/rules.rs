@@ -99,6 +99,35 @@ pub(crate) fn room_faults(sources: &[Source]) -> Vec<String> {
     faults
 }
 
+/// What lets two runs of the embedded cluster's actors differ under one seed: hash order, the
+/// machine's clock, and a `select!` whose branches tokio tries in an order drawn by chance.
+pub(crate) fn chance_faults(source: &Source) -> Vec<String> {
+    const WORDS: [&str; 4] = ["HashMap", "HashSet", "Timestamp::now", "watch::channel"];
+    if !source.path.starts_with("sandbox/actors/") {
+        return Vec::new();
+    }
+    let words = WORDS.into_iter().filter(|word| {
+        // Where the clock starts.
+        *word != "Timestamp::now" || source.path != "sandbox/actors/clock.rs"
+    });
+    let mut faults: Vec<String> = words
+        .flat_map(|word| {
+            lines_with(&source.blanked, word)
+                .into_iter()
+                .map(move |l| (l, word))
+        })
+        .map(|(line, word)| source.says(line, format!("{word} lets two runs differ")))
+        .collect();
+    for (at, _) in source.blanked.match_indices("select! {") {
+        let behind = source.blanked[at + "select! {".len()..].trim_start();
+        if !behind.starts_with("biased;") {
+            let line = source.blanked[..at].matches('\n').count() + 1;
+            faults.push(source.says(line, "select! without biased; lets two runs differ"));
+        }
+    }
+    faults
+}
+
 /// Clocks, chance, hash order and I/O in the rooms that have to be functions of their input.
 pub(crate) fn purity_faults(source: &Source) -> Vec<String> {
     const CLOCKS_AND_IO: [&str; 16] = [
@@ -210,6 +239,25 @@ mod tests {
             ("main.rs", "use crate::app;", 0),
         ] {
             assert_eq!(room_fault(path, content), faults, "{path}: {content}");
+        }
+    }
+
+    #[test]
+    fn chance_rules_can_fail() {
+        for (path, content, faults) in [
+            ("sandbox/actors/a.rs", "use std::collections::HashMap;", 1),
+            ("sandbox/actors/a.rs", "Timestamp::now()", 1),
+            ("sandbox/actors/clock.rs", "Timestamp::now()", 0),
+            ("sandbox/actors/a.rs", "tokio::select! {\n a = b => {} }", 1),
+            (
+                "sandbox/actors/a.rs",
+                "tokio::select! {\n // why\n biased;\n a = b => {} }",
+                0,
+            ),
+            ("sandbox/store.rs", "use std::collections::HashMap;", 0),
+        ] {
+            let found = chance_faults(&Source::new(path, content));
+            assert_eq!(found.len(), faults, "{path}: {content}: {found:?}");
         }
     }
 

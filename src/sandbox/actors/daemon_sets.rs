@@ -1,6 +1,6 @@
 //! The DaemonSet controller: one pod for each node that the template's node selector takes.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,14 +42,14 @@ pub(super) struct DaemonSets {
     clock: Clock,
     sets: BTreeMap<String, Arc<DaemonSet>>,
     nodes: BTreeMap<String, Arc<Node>>,
-    node_names: HashMap<String, String>,
+    node_names: BTreeMap<String, String>,
     /// Pods by DaemonSet's UID and node.
     pods: BTreeMap<Place, Vec<Daemon>>,
-    places: HashMap<String, Place>,
+    places: BTreeMap<String, Place>,
     /// Creations that are under way or not seen yet.
-    creating: HashSet<Place>,
+    creating: BTreeSet<Place>,
     /// Pods made so far for each place, for their names.
-    made: HashMap<Place, u32>,
+    made: BTreeMap<Place, u32>,
     nodes_synced: bool,
     pods_synced: bool,
     agenda: Agenda,
@@ -70,11 +70,11 @@ impl DaemonSets {
             clock,
             sets: BTreeMap::new(),
             nodes: BTreeMap::new(),
-            node_names: HashMap::new(),
+            node_names: BTreeMap::new(),
             pods: BTreeMap::new(),
-            places: HashMap::new(),
-            creating: HashSet::new(),
-            made: HashMap::new(),
+            places: BTreeMap::new(),
+            creating: BTreeSet::new(),
+            made: BTreeMap::new(),
             nodes_synced: false,
             pods_synced: false,
             agenda: Agenda::default(),

@@ -1,7 +1,7 @@
 //! The part of the node lifecycle controller that notices a silent kubelet: its Lease is not
 //! renewed, so its conditions become Unknown and its pods not ready.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -58,7 +58,7 @@ pub(super) async fn run(
     mut leases: mpsc::Receiver<Change<Lease>>,
     cancel: CancellationToken,
 ) {
-    let mut records: HashMap<String, Record> = HashMap::new();
+    let mut records: BTreeMap<String, Record> = BTreeMap::new();
     let mut tick = tokio::time::interval(PERIOD);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -84,6 +84,7 @@ pub(super) async fn run(
             },
             _ = tick.tick() => {
                 tokio::select! {
+                    biased;
                     () = cancel.cancelled() => return,
                     () = mark_silent(&calls, clock, &mut records) => {}
                 }
@@ -92,7 +93,7 @@ pub(super) async fn run(
     }
 }
 
-fn node_changed(records: &mut HashMap<String, Record>, change: Change<Node>) {
+fn node_changed(records: &mut BTreeMap<String, Record>, change: Change<Node>) {
     match change {
         Change::Set(node) => {
             let name = &node.metadata.name;
@@ -116,7 +117,7 @@ fn node_changed(records: &mut HashMap<String, Record>, change: Change<Node>) {
     }
 }
 
-async fn mark_silent(calls: &Calls, clock: Clock, records: &mut HashMap<String, Record>) {
+async fn mark_silent(calls: &Calls, clock: Clock, records: &mut BTreeMap<String, Record>) {
     let mut silent: Vec<(String, String)> = records
         .iter()
         .filter(|(_, record)| record.ready != "Unknown" && record.heard.elapsed() > GRACE)

@@ -50,6 +50,7 @@ pub(super) async fn run(
             () = agenda.due() => {
                 let Some(name) = agenda.pop(Instant::now()) else { continue };
                 let result = tokio::select! {
+                    biased;
                     () = cancel.cancelled() => return,
                     result = collect(&calls, clock, &name) => result,
                 };

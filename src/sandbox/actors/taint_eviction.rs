@@ -1,7 +1,7 @@
 //! The taint eviction controller: pods leave a node with a NoExecute taint once they no longer
 //! tolerate it.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -28,7 +28,7 @@ struct Tainted {
     uid: String,
     taints: Vec<Value>,
     /// When each taint, by key and value, was first seen.
-    since: HashMap<String, Instant>,
+    since: BTreeMap<String, Instant>,
 }
 
 /// Evicts from the nodes of the feed.
@@ -38,7 +38,7 @@ pub(super) async fn run(
     mut nodes: mpsc::Receiver<Change<Node>>,
     cancel: CancellationToken,
 ) {
-    let mut tainted: HashMap<String, Tainted> = HashMap::new();
+    let mut tainted: BTreeMap<String, Tainted> = BTreeMap::new();
     let mut agenda = Agenda::default();
     loop {
         tokio::select! {
@@ -52,6 +52,7 @@ pub(super) async fn run(
                 let Some(name) = agenda.pop(Instant::now()) else { continue };
                 let Some(node) = tainted.get(&name) else { continue };
                 let result = tokio::select! {
+                    biased;
                     () = cancel.cancelled() => return,
                     result = look(&calls, clock, &name, node) => result,
                 };
@@ -65,7 +66,7 @@ pub(super) async fn run(
     }
 }
 
-fn fold(tainted: &mut HashMap<String, Tainted>, agenda: &mut Agenda, change: Change<Node>) {
+fn fold(tainted: &mut BTreeMap<String, Tainted>, agenda: &mut Agenda, change: Change<Node>) {
     match change {
         Change::Set(node) => {
             let name = &node.metadata.name;

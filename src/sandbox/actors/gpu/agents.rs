@@ -1,13 +1,13 @@
 //! What runs on the GPU nodes, all nodes in one task: device plugin and device manager, feature
 //! discovery, mig-manager and the exporter's ports. It only reacts: a fleet at rest costs nothing.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -25,6 +25,7 @@ use super::mig_manager::{self, Maps, Trigger};
 use super::operands::{Operand, Operands, Turn};
 use super::plugin::Amount;
 use crate::sandbox::calls::{CallError, Calls, PatchKind, path, patiently};
+use crate::sandbox::signal::Signal;
 
 /// How long after a failed write it is tried again.
 const RETRY: Duration = Duration::from_secs(1);
@@ -37,9 +38,9 @@ pub(super) struct Shared {
     pub hardware: Hardware,
     pub operands: Mutex<Operands>,
     /// Counts the changes of `operands`.
-    pub changed: watch::Sender<u64>,
+    pub changed: Signal,
     /// Faults by node, from `sandbox.gpudeck.dev/mig-fault`.
-    pub faults: Mutex<HashMap<String, String>>,
+    pub faults: Mutex<BTreeMap<String, String>>,
     pub cancel: CancellationToken,
 }
 
@@ -138,7 +139,7 @@ pub(super) struct Agents {
     shared: Arc<Shared>,
     agenda: Agenda,
     nodes: BTreeMap<String, Seen>,
-    reporting: HashSet<String>,
+    reporting: BTreeSet<String>,
     maps: Maps,
     ports: Ports,
     /// Pods whose processes an Xid has ended, for the kubelet.
@@ -157,7 +158,7 @@ impl Agents {
             shared,
             agenda: Agenda::default(),
             nodes: BTreeMap::new(),
-            reporting: HashSet::new(),
+            reporting: BTreeSet::new(),
             maps: Maps::default(),
             ports,
             crashes,
@@ -310,7 +311,8 @@ impl Agents {
         if operand == Operand::MigManager {
             self.publish(&node);
         }
-        self.shared.changed.send_modify(|count| *count += 1);
+        let count = self.shared.changed.newest() + 1;
+        self.shared.changed.raise(count);
     }
 
     /// A mig-manager that generates its configurations shows them in a ConfigMap of the node.

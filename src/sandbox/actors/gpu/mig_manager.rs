@@ -320,12 +320,10 @@ impl Work<'_> {
             }
             return Ok(());
         }
-        let mut changed = shared.changed.subscribe();
+        let mut changed = shared.changed.listen();
         let gone = async {
             while shared.operands(|all| all.has_pod(self.node, operand)) {
-                if changed.changed().await.is_err() {
-                    return;
-                }
+                changed.changed().await;
             }
         };
         let limit = shared.clock.real(self.settings.wait_secs);

@@ -23,7 +23,7 @@ mod series;
 
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -36,6 +36,7 @@ use super::objects::{ClusterPolicy, ConfigMap, DaemonSet, Node, Pod};
 use super::watch::Feed;
 use crate::sandbox::ApiServer;
 use crate::sandbox::calls::{Calls, path};
+use crate::sandbox::signal::Signal;
 
 pub(super) use self::hardware::Hardware;
 pub(super) use self::plugin::Asks;
@@ -72,7 +73,6 @@ pub(super) fn start(
     } = start;
     let mut maps: Feed<ConfigMap> = Feed::new(path::CONFIG_MAPS);
     let mut policies: Feed<ClusterPolicy> = Feed::new(path::CLUSTER_POLICIES);
-    let (changed, _) = watch::channel(0);
     let exporter = config
         .exporter
         .clone()
@@ -93,7 +93,7 @@ pub(super) fn start(
         config: config.clone(),
         hardware,
         operands: Mutex::default(),
-        changed,
+        changed: Signal::default(),
         faults: Mutex::default(),
         cancel: cancel.clone(),
     });

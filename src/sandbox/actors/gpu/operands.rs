@@ -1,7 +1,7 @@
 //! Which operands of the GPU operator run on which node: told by their pods where there are any,
 //! else by the deploy labels.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use super::super::objects::{Node, Pod};
 
@@ -96,8 +96,8 @@ pub(super) type Told = (String, Operand, Option<Turn>);
 /// The operands of all nodes.
 #[derive(Debug, Default)]
 pub(super) struct Operands {
-    nodes: HashMap<String, BTreeMap<Operand, State>>,
-    pods: HashMap<String, (String, Operand)>,
+    nodes: BTreeMap<String, BTreeMap<Operand, State>>,
+    pods: BTreeMap<String, (String, Operand)>,
 }
 
 impl Operands {

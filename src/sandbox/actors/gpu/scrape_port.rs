@@ -38,6 +38,7 @@ impl ScrapePort {
         let mut connections = JoinSet::new();
         loop {
             let stream = tokio::select! {
+                biased;
                 () = cancel.cancelled() => break,
                 Some(_) = connections.join_next() => continue,
                 accepted = self.socket.accept() => match accepted {

@@ -1,7 +1,7 @@
 //! A cluster autoscaler: pods that fit nowhere bring machines, minutes later, and machines that
 //! stand empty go.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,8 +86,8 @@ struct Actor {
     nodes: BTreeMap<String, Arc<Node>>,
     waiting: BTreeMap<String, Waiting>,
     /// The node of each pod that has one and has not ended.
-    bound: HashMap<String, Arc<str>>,
-    pods_on: HashMap<Arc<str>, usize>,
+    bound: BTreeMap<String, Arc<str>>,
+    pods_on: BTreeMap<Arc<str>, usize>,
     upcoming: Vec<Upcoming>,
     empty: BTreeMap<String, Empty>,
     made: u64,
@@ -112,8 +112,8 @@ pub(super) async fn run(
         settings,
         nodes: BTreeMap::new(),
         waiting: BTreeMap::new(),
-        bound: HashMap::new(),
-        pods_on: HashMap::new(),
+        bound: BTreeMap::new(),
+        pods_on: BTreeMap::new(),
         upcoming: Vec::new(),
         empty: BTreeMap::new(),
         made: 0,
@@ -142,6 +142,7 @@ pub(super) async fn run(
             },
             _ = scan.tick(), if nodes_synced && pods_synced => {
                 tokio::select! {
+                    biased;
                     () = cancel.cancelled() => return,
                     () = actor.look() => {}
                 }

@@ -73,6 +73,7 @@ impl Feeds<'_> {
         tasks.spawn(async move {
             loop {
                 let change = tokio::select! {
+                    biased;
                     () = cancel.cancelled() => return,
                     change = all.recv() => change,
                 };

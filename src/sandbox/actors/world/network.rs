@@ -4,7 +4,7 @@
 //! Sources: topograph's node-labels reference (both generations), AWS, GKE, OCI and CoreWeave
 //! documentation, NVIDIA's GPU feature discovery for the clique.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::de::IgnoredAny;
@@ -269,7 +269,7 @@ impl Settings {
 /// Which places are taken.
 #[derive(Default)]
 struct Slots {
-    by_uid: HashMap<String, usize>,
+    by_uid: BTreeMap<String, usize>,
     taken: BTreeSet<usize>,
     /// None below this one is free.
     full_below: usize,
@@ -357,6 +357,7 @@ pub(super) async fn run(
                 let slot = slots.lowest();
                 let labels = settings.labels(slot, &name, clock);
                 let written = tokio::select! {
+                    biased;
                     () = cancel.cancelled() => return,
                     written = write(&calls, node, slot, &labels) => written,
                 };

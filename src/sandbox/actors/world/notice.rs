@@ -235,6 +235,7 @@ impl Reclaim {
         };
         let ended = shut_down(calls, clock, (&self.name, &self.uid), grace);
         tokio::select! {
+            biased;
             result = ended => result,
             () = sleep_until(deadline) => Ok(()),
         }

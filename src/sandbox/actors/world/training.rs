@@ -5,7 +5,7 @@
 //! all. How a gang behaves stands in annotations of its pods; what became of it is written to the
 //! Job and to its first pod, in the terms of gpudeck's checkpoint contract.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,12 +82,12 @@ struct Gang {
 struct Actor {
     calls: Calls,
     clock: Clock,
-    gangs: HashMap<String, Gang>,
+    gangs: BTreeMap<String, Gang>,
     /// The gang of each pod.
-    owner: HashMap<String, String>,
-    jobs: HashMap<String, Arc<Job>>,
+    owner: BTreeMap<String, String>,
+    jobs: BTreeMap<String, Arc<Job>>,
     /// Names, by UID, of nodes whose machine is lost: nothing on them works.
-    dead: HashMap<String, String>,
+    dead: BTreeMap<String, String>,
     agenda: Agenda,
     writes: JoinSet<(String, Result<(), CallError>)>,
 }
@@ -104,10 +104,10 @@ pub(super) async fn run(
     let mut actor = Actor {
         calls,
         clock,
-        gangs: HashMap::new(),
-        owner: HashMap::new(),
-        jobs: HashMap::new(),
-        dead: HashMap::new(),
+        gangs: BTreeMap::new(),
+        owner: BTreeMap::new(),
+        jobs: BTreeMap::new(),
+        dead: BTreeMap::new(),
         agenda: Agenda::default(),
         writes: JoinSet::new(),
     };

@@ -1,7 +1,7 @@
 //! A scheduler of groups that binds the pods of its name: Volcano, KAI, or the default one without
 //! groups.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,7 +102,7 @@ pub(super) struct Binder {
     pub(super) shares: Shares,
     /// By `namespace/name`.
     groups: BTreeMap<String, Group>,
-    group_of_pod: HashMap<String, String>,
+    group_of_pod: BTreeMap<String, String>,
     ungrouped: BTreeMap<String, Arc<Pod>>,
     /// By name.
     queues: BTreeMap<String, Arc<Custom>>,
@@ -118,6 +118,7 @@ pub(super) async fn run(
     cancel: CancellationToken,
 ) {
     tokio::select! {
+        biased;
         () = cancel.cancelled() => return,
         () = ensure_all(&calls, system.objects()) => {}
     }
@@ -128,7 +129,7 @@ pub(super) async fn run(
         placer: Placer::default(),
         shares: Shares::default(),
         groups: BTreeMap::new(),
-        group_of_pod: HashMap::new(),
+        group_of_pod: BTreeMap::new(),
         ungrouped: BTreeMap::new(),
         queues: BTreeMap::new(),
         dirty: true,
@@ -163,6 +164,7 @@ pub(super) async fn run(
             _ = round.tick(), if synced == [true, true] => {
                 if std::mem::take(&mut binder.dirty) || !binder.all_bound() {
                     tokio::select! {
+                        biased;
                         () = cancel.cancelled() => return,
                         () = binder.round() => {}
                     }

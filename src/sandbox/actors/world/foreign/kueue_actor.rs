@@ -58,6 +58,7 @@ pub(super) async fn run(
     cancel: CancellationToken,
 ) {
     tokio::select! {
+        biased;
         () = cancel.cancelled() => return,
         () = ensure_all(&calls, settings.objects()) => {}
     }
@@ -106,6 +107,7 @@ pub(super) async fn run(
             _ = round.tick(), if jobs && pods && workloads => {
                 if std::mem::take(&mut kueue.dirty) {
                     tokio::select! {
+                        biased;
                         () = cancel.cancelled() => return,
                         () = kueue.round() => {}
                     }

@@ -1,6 +1,6 @@
 //! Where pods fit: what is free on each node, and a whole group at a time or not at all.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::sandbox::actors::objects::{Node, Pod};
@@ -30,7 +30,7 @@ impl Room {
 pub(super) struct Placer {
     rooms: BTreeMap<String, Room>,
     /// Node and requests of each bound pod that has not ended.
-    held: HashMap<String, (String, Amounts)>,
+    held: BTreeMap<String, (String, Amounts)>,
 }
 
 impl Placer {
@@ -86,7 +86,7 @@ impl Placer {
 
     /// A node for each of `pods`, all of them or none; else why not, as `N reason` parts.
     pub(super) fn place(&self, pods: &[Arc<Pod>]) -> Result<Vec<String>, Vec<String>> {
-        let mut taken: HashMap<&str, Amounts> = HashMap::new();
+        let mut taken: BTreeMap<&str, Amounts> = BTreeMap::new();
         let mut nodes = Vec::with_capacity(pods.len());
         for pod in pods {
             let asks = asks(pod);
