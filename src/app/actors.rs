@@ -52,6 +52,7 @@ pub async fn play(args: &ActorsArgs, cluster: &ClusterArgs) -> Result<()> {
 /// What the command line asks for.
 fn options(args: &ActorsArgs) -> actors::Options {
     let with = |name: ActorName| args.with.contains(&name);
+    let teams = teams();
     let by_chance = failures::Chance {
         nodes: Default::default(),
         mean_hours: FAILURE_HOURS,
@@ -72,9 +73,10 @@ fn options(args: &ActorsArgs) -> actors::Options {
             prices: with(ActorName::Prices).then(prices::Settings::default),
             network: with(ActorName::Network).then(network::Settings::default),
             foreign: foreign::Settings {
-                kueue: with(ActorName::Kueue).then(kueue),
-                volcano: with(ActorName::Volcano).then(volcano),
-                kai: with(ActorName::Kai).then(kai),
+                kueue: with(ActorName::Kueue).then(|| foreign::usual::kueue(&teams, QUEUE_GPUS)),
+                volcano: with(ActorName::Volcano)
+                    .then(|| foreign::usual::volcano(&teams, QUEUE_GPUS)),
+                kai: with(ActorName::Kai).then(|| foreign::usual::kai(&teams, QUEUE_GPUS)),
                 default_scheduler: with(ActorName::DefaultScheduler),
             },
             training: with(ActorName::Training).then(training::Settings::default),
@@ -94,85 +96,6 @@ const QUEUE_GPUS: u32 = 32;
 fn teams() -> Vec<String> {
     let load = load::Settings::default();
     load.namespaces().map(str::to_owned).collect()
-}
-
-/// A queue for each team, in one cohort, reserved capacity before spot.
-fn kueue() -> foreign::kueue::Settings {
-    use foreign::kueue::{ClusterQueue, Flavor, GpuQuota, LocalQueue, Settings};
-    let tiers = ["reserved", "spot"];
-    let flavor = |tier: &str| Flavor {
-        name: tier.to_owned(),
-        node_labels: [("karpenter.sh/capacity-type".to_owned(), tier.to_owned())].into(),
-    };
-    let quota = |tier: &str| GpuQuota {
-        flavor: tier.to_owned(),
-        nominal: QUEUE_GPUS,
-        borrowing: None,
-    };
-    let teams = teams();
-    Settings {
-        flavors: tiers.map(flavor).into(),
-        cluster_queues: teams
-            .iter()
-            .map(|team| ClusterQueue {
-                name: team.clone(),
-                cohort: "teams".to_owned(),
-                strict: false,
-                gpus: tiers.map(quota).into(),
-            })
-            .collect(),
-        local_queues: teams
-            .iter()
-            .map(|team| LocalQueue {
-                namespace: team.clone(),
-                name: "main".to_owned(),
-                cluster_queue: team.clone(),
-            })
-            .collect(),
-        topology: FABRIC.map(str::to_owned).into(),
-    }
-}
-
-/// The fabric's levels, from the top.
-const FABRIC: [&str; 4] = [
-    "fabric.topograph.run/tier-2",
-    "fabric.topograph.run/tier-1",
-    "fabric.topograph.run/tier-0",
-    "kubernetes.io/hostname",
-];
-
-fn volcano() -> foreign::volcano::Settings {
-    let queue = |team: &str| foreign::volcano::Queue {
-        name: team.to_owned(),
-        parent: String::new(),
-        weight: 1,
-        deserved_gpus: Some(QUEUE_GPUS),
-        capability_gpus: Some(2 * QUEUE_GPUS),
-    };
-    foreign::volcano::Settings {
-        queues: teams().iter().map(|team| queue(team)).collect(),
-    }
-}
-
-fn kai() -> foreign::kai::Settings {
-    let queue = |name: &str, parent: &str, gpus: u32| foreign::kai::Queue {
-        name: name.to_owned(),
-        parent: parent.to_owned(),
-        quota_gpus: f64::from(gpus),
-        limit_gpus: -1.0,
-        over_quota_weight: 1.0,
-        priority: 100,
-    };
-    let teams = teams();
-    let count = u32::try_from(teams.len()).unwrap_or(1);
-    let below = teams.iter().map(|team| queue(team, "teams", QUEUE_GPUS));
-    foreign::kai::Settings {
-        queues: [queue("teams", "", QUEUE_GPUS * count)]
-            .into_iter()
-            .chain(below)
-            .collect(),
-        topology: FABRIC.map(str::to_owned).into(),
-    }
 }
 
 /// Prints a line; a closed pipe ends nothing.

@@ -278,7 +278,8 @@ pub struct DemoArgs {
     /// Seed of everything random: the same seed gives the same fleet and the same arrivals.
     #[arg(long, default_value_t = 42)]
     pub seed: u64,
-    /// What is shown: tour, quiet, fragmented, big, or a file (docs/scenarios.md).
+    /// What is shown: tour, quiet, spot-storm, mig-wedge, xid-79, gang-deadlock, fragmented,
+    /// foreign, big, or a file (docs/scenarios.md).
     #[arg(long, default_value = "tour", value_name = "NAME|FILE")]
     pub scenario: String,
     /// How much faster than real time work runs; default: as the scenario says.

@@ -69,7 +69,7 @@ impl World {
             json!({"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "64"});
         let node = json!({
             "apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": "n"},
+            "metadata": {"name": "n", "annotations": {annotation::KUBELET: "simulated"}},
             "status": {"capacity": resources, "allocatable": resources,
                 "conditions": [{"type": "Ready", "status": "True"}]},
         });

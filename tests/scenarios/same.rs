@@ -46,6 +46,12 @@ fn changes(history: &History, table: &str) -> usize {
     all.filter(|entry| entry.table == table).count()
 }
 
+/// Changes of a node.
+fn of(history: &History, node: &str) -> usize {
+    let all = history.entries.iter();
+    all.filter(|e| e.table == "/nodes" && e.key == node).count()
+}
+
 #[test]
 fn tour() {
     let history = same("tour", 12, 24);
@@ -75,4 +81,51 @@ fn big() {
     // A fiftieth: as many pods on a node as the whole has.
     let history = same("big", 2, 100);
     assert!(changes(&history, "/pods") >= 2_000);
+}
+
+#[test]
+fn spot_storm() {
+    let history = same("spot-storm", 14, 36);
+    let gone = |e: &&gpudeck::sandbox::Entry| e.table == "/nodes" && e.change == "DELETED";
+    assert!(history.entries.iter().filter(gone).count() >= 10);
+}
+
+#[test]
+fn mig_wedge() {
+    let history = same("mig-wedge", 8, 8);
+    // The one that does it, the one that fails, and the one that hangs.
+    assert!(of(&history, "h200-001") > 6);
+    assert!(of(&history, "h100-002") > 4);
+    let (hangs, done) = (of(&history, "h100-003"), of(&history, "a100-80-001"));
+    assert!(hangs >= 3 && hangs < done, "{hangs} {done}");
+}
+
+#[test]
+fn xid_79() {
+    let history = same("xid-79", 12, 14);
+    // Nine of the H100 keep all their devices.
+    let hit = history
+        .entries
+        .iter()
+        .filter(|e| e.table == "/nodes" && e.change == "MODIFIED");
+    let hit: std::collections::BTreeSet<&str> = hit.map(|e| e.key.as_str()).collect();
+    assert!(hit.contains("h100-010"), "{hit:?}");
+}
+
+#[test]
+fn gang_deadlock() {
+    let history = same("gang-deadlock", 4, 8);
+    assert!(changes(&history, "/pods") > 60);
+}
+
+#[test]
+fn foreign() {
+    let history = same("foreign", 6, 18);
+    for table in [
+        "kueue.x-k8s.io/workloads",
+        "scheduling.volcano.sh/podgroups",
+        "scheduling.run.ai/podgroups",
+    ] {
+        assert!(changes(&history, table) > 0, "{table}");
+    }
 }

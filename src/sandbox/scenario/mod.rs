@@ -4,6 +4,7 @@
 
 mod checks;
 mod director;
+mod happenings;
 mod locate;
 mod numbers;
 mod play;
@@ -11,6 +12,9 @@ mod schema;
 
 use std::path::Path;
 
+pub use self::happenings::{
+    Fabric, Failure, Foreign, Loss, Price, ProviderName, Scale, SchemeName, Spot, Storm,
+};
 pub use self::play::{Play, PlayError};
 pub use self::schema::{
     Event, Fill, GangShape, Load, MigLayout, ModelName, Nodes, Pool, Scenario, TeamSpec, TierName,
@@ -18,13 +22,27 @@ pub use self::schema::{
 };
 
 /// The built-in scenarios: name and text.
-const BUILT_IN: [(&str, &str); 4] = [
+const BUILT_IN: [(&str, &str); 9] = [
     ("tour", include_str!("../../../scenarios/tour.toml")),
     ("quiet", include_str!("../../../scenarios/quiet.toml")),
+    (
+        "spot-storm",
+        include_str!("../../../scenarios/spot-storm.toml"),
+    ),
+    (
+        "mig-wedge",
+        include_str!("../../../scenarios/mig-wedge.toml"),
+    ),
+    ("xid-79", include_str!("../../../scenarios/xid-79.toml")),
+    (
+        "gang-deadlock",
+        include_str!("../../../scenarios/gang-deadlock.toml"),
+    ),
     (
         "fragmented",
         include_str!("../../../scenarios/fragmented.toml"),
     ),
+    ("foreign", include_str!("../../../scenarios/foreign.toml")),
     ("big", include_str!("../../../scenarios/big.toml")),
 ];
 

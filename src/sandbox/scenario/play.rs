@@ -50,6 +50,13 @@ impl Scenario {
             team: Vec::new(),
             load: Some(Load::default()),
             fill: None,
+            spot: None,
+            failure: Vec::new(),
+            fabric: None,
+            price: Vec::new(),
+            scale: Vec::new(),
+            foreign: None,
+            training: false,
             event: Vec::new(),
             fault: Vec::new(),
         }
@@ -132,6 +139,12 @@ impl Scenario {
         mix
     }
 
+    /// The namespaces of the teams.
+    fn teams(&self) -> Vec<String> {
+        let teams = self.mix(&Load::default()).teams;
+        teams.into_iter().map(|team| team.name).collect()
+    }
+
     fn fleet(&self, play: &Play) -> Fleet {
         let wanted = self.node_count(play);
         if self.pool.is_empty() && self.team.is_empty() {
@@ -178,6 +191,7 @@ impl Scenario {
             speed,
             seed: play.seed,
             load: self.load_settings(),
+            world: self.world(&self.teams()),
             time: play.time,
             gpu: (nodes > 0).then(|| Config::for_fleet(nodes)),
             ports: Some(server.clone()),

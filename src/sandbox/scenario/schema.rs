@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::happenings::{Fabric, Failure, Foreign, Price, Scale, Spot};
 use super::numbers::{Real, Whole};
 use crate::sandbox::faults::Fault;
 use crate::sandbox::inventory::{self, Model};
@@ -33,6 +34,27 @@ pub struct Scenario {
     /// Pods that run from the start.
     #[serde(default)]
     pub fill: Option<Fill>,
+    /// The spot market; without it no spot node is taken.
+    #[serde(default)]
+    pub spot: Option<Spot>,
+    /// Nodes that are lost.
+    #[serde(default)]
+    pub failure: Vec<Failure>,
+    /// The network; without it nodes keep the labels that they come with.
+    #[serde(default)]
+    pub fabric: Option<Fabric>,
+    /// What a GPU-hour costs; without any no price is told.
+    #[serde(default)]
+    pub price: Vec<Price>,
+    /// Machines that come for pods that fit nowhere.
+    #[serde(default)]
+    pub scale: Vec<Scale>,
+    /// Other admitters.
+    #[serde(default)]
+    pub foreign: Option<Foreign>,
+    /// Training pods save checkpoints and go on from them.
+    #[serde(default)]
+    pub training: bool,
     /// What is done to the cluster, and when.
     #[serde(default)]
     pub event: Vec<Event>,

@@ -13,6 +13,7 @@ mod kueue_quota;
 mod kueue_status;
 mod placer;
 mod standing;
+pub mod usual;
 pub mod volcano;
 
 use serde_json::Value;
