@@ -85,12 +85,15 @@ async fn run() {
 async fn pod_paths(client: &kube::Client) -> Vec<String> {
     let request = Request::get(PODS_PATH).body(Vec::new()).expect("a request");
     let list: serde_json::Value = client.request(request).await.expect("the pods");
-    list["items"]
-        .as_array()
+    list.get("items")
+        .and_then(serde_json::Value::as_array)
         .expect("items")
         .iter()
         .map(|pod| {
-            let text = |field: &str| pod["metadata"][field].as_str().expect("text").to_owned();
+            let text = |field: &str| {
+                let value = pod.get("metadata").and_then(|meta| meta.get(field));
+                value.and_then(|value| value.as_str()).expect("text")
+            };
             format!(
                 "/api/v1/namespaces/{}/pods/{}/status",
                 text("namespace"),
