@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gpudeck::sandbox::actors::{self, Options};
-use gpudeck::sandbox::{self, ApiServer};
+use gpudeck::sandbox::{self, ApiServer, Time};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::serde::Serialize;
 use kube::api::{ListParams, PostParams};
@@ -42,7 +42,13 @@ impl Cluster {
     pub(crate) fn on(server: &ApiServer, options: &Options) -> Self {
         let client = server.client();
         let cancel = CancellationToken::new();
-        let tasks = actors::start(client.clone(), options, &cancel);
+        // Moved by tokio's clock: where a test stops that one, back-offs must not wait for the
+        // machine's.
+        let options = Options {
+            time: time(),
+            ..options.clone()
+        };
+        let tasks = actors::start(client.clone(), &options, &cancel);
         Self {
             client,
             cancel,
@@ -134,7 +140,16 @@ impl Cluster {
 
 /// An embedded API server without anything that lives in it.
 pub(crate) fn server() -> ApiServer {
-    ApiServer::new(sandbox::Options::default()).unwrap()
+    ApiServer::new(sandbox::Options {
+        clock: time().into(),
+        ..sandbox::Options::default()
+    })
+    .unwrap()
+}
+
+/// The present, from here on as tokio's clock goes.
+fn time() -> Time {
+    Time::starting(jiff::Timestamp::now())
 }
 
 /// Waits until `check` gives a value.
