@@ -57,17 +57,12 @@ pub(crate) async fn each_pod_that_fits_is_bound_once(server: &Server) {
 
     let shared: Vec<&Value> = pods.iter().filter(|pod| is_shared(pod)).collect();
     assert!(!shared.is_empty(), "the inventory has shared pods");
-    for pod in &shared {
-        assert_eq!(node_of(pod), None);
-        let milli = &pod["metadata"]["annotations"]["gpudeck.dev/milli-gpu"];
+    for pod in shared.iter().filter(|pod| node_of(pod).is_none()) {
         let why = session.see(|seen| seen.why_waiting("openb", name(pod)));
-        let expected = format!(
-            "shares of a GPU (gpudeck.dev/milli-gpu {}) are not placed by this version: only \
-             whole devices",
-            milli.as_str().unwrap()
-        );
-        assert_eq!(why.as_deref(), Some(&*expected), "{}", name(pod));
+        assert!(why.is_some_and(|why| !why.is_empty()), "{}", name(pod));
     }
+    let sharing = shared.iter().filter(|pod| node_of(pod).is_some()).count();
+    assert!(sharing > 0, "some shares are placed");
 
     let mut written: BTreeMap<String, u32> = BTreeMap::new();
     let audit = server.audit();
@@ -80,14 +75,14 @@ pub(crate) async fn each_pod_that_fits_is_bound_once(server: &Server) {
     assert_eq!(written, expected, "bindings in the audit log");
     println!(
         "{} nodes, {} GPUs, {} pods loaded in {:.1} s; {} bound, {devices} devices allocated, {} \
-         shared pods wait, {} others wait; all decided after {:.1} s",
+         of them shares, {} wait; all decided after {:.1} s",
         summary.nodes,
         summary.gpus,
         summary.pods,
         loaded.as_secs_f64(),
         bound.len(),
-        shared.len(),
-        pods.len() - bound.len() - shared.len(),
+        sharing,
+        pods.len() - bound.len(),
         ended.as_secs_f64(),
     );
     session.stop().await;
@@ -133,10 +128,12 @@ type Amounts = [i128; 4];
 
 struct Naive<'a> {
     nodes: BTreeMap<&'a str, (&'a Value, Amounts, Amounts)>,
+    /// Thousandths of each device that shares hold, by node and the device's number.
+    shares: BTreeMap<(&'a str, &'a str), i128>,
 }
 
 impl<'a> Naive<'a> {
-    fn count(nodes: &'a [Value], pods: &[Value]) -> Self {
+    fn count(nodes: &'a [Value], pods: &'a [Value]) -> Self {
         let mut all: BTreeMap<&str, (&Value, Amounts, Amounts)> = nodes
             .iter()
             .map(|node| {
@@ -153,7 +150,21 @@ impl<'a> Naive<'a> {
                 }
             }
         }
-        Self { nodes: all }
+        let mut shares: BTreeMap<(&str, &str), i128> = BTreeMap::new();
+        for pod in pods.iter().filter(|pod| !is_terminal(pod)) {
+            if let (Some(node), Some(milli)) = (node_of(pod), milli_gpu(pod)) {
+                let device = pod["metadata"]["annotations"]["gpudeck.dev/device"].as_str();
+                let device = device.expect("a share that is bound has its device");
+                *shares.entry((node, device)).or_default() += milli;
+            }
+        }
+        // A device that is shared is no whole one any more.
+        for (node, _) in shares.keys() {
+            if let Some((_, _, used)) = all.get_mut(node) {
+                used[2] += 1;
+            }
+        }
+        Self { nodes: all, shares }
     }
 
     /// Nodes that hold more than they offer.
@@ -164,20 +175,32 @@ impl<'a> Naive<'a> {
                 .zip(used)
                 .any(|(offered, used)| used > offered)
         });
-        over.map(|(name, (_, offered, used))| format!("{name}: {used:?} of {offered:?}"))
-            .collect()
+        let nodes =
+            over.map(|(name, (_, offered, used))| format!("{name}: {used:?} of {offered:?}"));
+        let over = self.shares.iter().filter(|(_, milli)| **milli > 1_000);
+        let devices = over.map(|((node, device), milli)| format!("{node} {device}: {milli}"));
+        nodes.chain(devices).collect()
     }
 
-    /// Pods for whole devices or none that wait although some node would take them.
+    /// Whether a device of the node has room for the pod's share.
+    fn has_share(&self, node: &str, milli: i128) -> bool {
+        let whole = self
+            .nodes
+            .get(node)
+            .is_some_and(|(_, o, used)| used[2] < o[2]);
+        let shared = |((at, _), held): (&(&str, &str), &i128)| *at == node && held + milli <= 1_000;
+        whole || self.shares.iter().any(shared)
+    }
+
+    /// Pods that wait although some node would take them.
     fn left_out(&self, pods: &[Value]) -> Vec<String> {
-        let waiting = pods
-            .iter()
-            .filter(|pod| node_of(pod).is_none() && !is_shared(pod));
+        let waiting = pods.iter().filter(|pod| node_of(pod).is_none());
         waiting
             .filter_map(|pod| {
                 let asked = asked(pod);
-                let home = self.nodes.iter().find(|(_, (node, offered, used))| {
+                let home = self.nodes.iter().find(|(at, (node, offered, used))| {
                     accepts(pod, node)
+                        && milli_gpu(pod).is_none_or(|milli| self.has_share(at, milli))
                         && (0..4).all(|i| asked[i] == 0 || used[i] + asked[i] <= offered[i])
                 });
                 home.map(|(node, _)| format!("{} would fit on {node}", name(pod)))
@@ -249,6 +272,12 @@ fn is_terminal(pod: &Value) -> bool {
 
 fn is_shared(pod: &Value) -> bool {
     !pod["metadata"]["annotations"]["gpudeck.dev/milli-gpu"].is_null()
+}
+
+/// The share of a device that the pod asks for, in thousandths.
+fn milli_gpu(pod: &Value) -> Option<i128> {
+    let milli = &pod["metadata"]["annotations"]["gpudeck.dev/milli-gpu"];
+    milli.as_str().map(|text| text.parse().unwrap())
 }
 
 fn gpus(pod: &Value) -> i64 {
