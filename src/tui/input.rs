@@ -4,12 +4,13 @@
 //! all its input.
 
 use std::sync::mpsc as control;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossterm::event::{Event, KeyEventKind, poll, read};
 use tokio::sync::{mpsc, oneshot};
 
 use super::app::Msg;
+use super::escape::{Joiner, SSH_PATIENCE};
 use super::key::Key;
 
 /// How long the thread waits for input before it looks for orders.
@@ -30,7 +31,12 @@ impl Input {
     pub fn start() -> (Self, mpsc::UnboundedReceiver<Msg>) {
         let (orders, inbox) = control::channel();
         let (out, events) = mpsc::unbounded_channel();
-        std::thread::spawn(move || read_on(&inbox, &out));
+        let patience = if over_ssh() {
+            SSH_PATIENCE
+        } else {
+            Duration::ZERO
+        };
+        std::thread::spawn(move || read_on(&inbox, &out, Joiner::new(patience)));
         (Input { orders }, events)
     }
 
@@ -49,7 +55,18 @@ impl Input {
     }
 }
 
-fn read_on(orders: &control::Receiver<Order>, out: &mpsc::UnboundedSender<Msg>) {
+/// Whether the terminal is at the other end of an SSH connection, by the variables that sshd sets.
+fn over_ssh() -> bool {
+    ["SSH_CONNECTION", "SSH_TTY"]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some())
+}
+
+fn read_on(
+    orders: &control::Receiver<Order>,
+    out: &mpsc::UnboundedSender<Msg>,
+    mut joiner: Joiner,
+) {
     loop {
         match orders.try_recv() {
             Ok(Order::Pause(done)) => {
@@ -67,18 +84,24 @@ fn read_on(orders: &control::Receiver<Order>, out: &mpsc::UnboundedSender<Msg>) 
             Ok(Order::Resume) | Err(control::TryRecvError::Empty) => {}
             Err(control::TryRecvError::Disconnected) => return,
         }
-        let event = match poll(POLL) {
-            Ok(false) => continue,
-            Ok(true) => read(),
+        let wait = joiner.deadline().map_or(POLL, |deadline| {
+            POLL.min(deadline.saturating_duration_since(Instant::now()))
+        });
+        let event = match poll(wait) {
+            Ok(false) => Ok(None),
+            Ok(true) => read().map(Some),
             Err(e) => Err(e),
         };
-        let msg = match event {
-            Ok(event) => message(event),
+        let events = match event {
+            Ok(Some(event)) => joiner.take(event, Instant::now()),
+            Ok(None) => joiner.expire(Instant::now()),
             Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(_) => return,
         };
-        if msg.is_some_and(|m| out.send(m).is_err()) {
-            return;
+        for msg in events.into_iter().filter_map(message) {
+            if out.send(msg).is_err() {
+                return;
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod command;
 pub mod config_file;
 pub mod docs;
 mod entry;
+mod escape;
 pub mod filter;
 mod footer;
 pub mod format;

@@ -1,6 +1,6 @@
 //! Keys do what they say.
 
-use super::demo;
+use super::{demo, demo_with};
 
 #[test]
 fn views_open_by_digit_and_rows_are_walked() {
@@ -64,4 +64,20 @@ fn yaml_of_a_node_comes_from_the_server() {
     // Both keys at once: the second one means the row that the first one brings up.
     term.send("2y");
     term.wait_text("apiVersion");
+}
+
+#[test]
+fn the_escape_key_and_torn_sequences_work_over_ssh() {
+    let ssh = [("SSH_CONNECTION", "192.0.2.7 50022 192.0.2.1 22")];
+    let mut term = demo_with(&[], 24, 80, &ssh);
+    term.send("2");
+    term.wait_text("NODE");
+    term.send("?");
+    term.wait_for("help", |s| s.contains("filter") && s.contains("palette"));
+    term.send("\x1b");
+    term.wait_text("NODE");
+    // Whether or not the two are read as one: no `[` or `B` is typed, help stays closed.
+    term.send("\x1b");
+    term.send("[B?");
+    term.wait_for("help", |s| s.contains("filter") && s.contains("palette"));
 }
