@@ -25,6 +25,7 @@ mod report;
 mod sync;
 mod table;
 mod term;
+mod wire;
 mod world;
 
 use std::time::Instant;
@@ -39,7 +40,7 @@ const CONSOLE_OF: &str = "--console-of";
 /// A section's name and what it measures.
 type Section = (&'static str, fn(&Runtime, &mut World));
 
-const SECTIONS: [Section; 7] = [
+const SECTIONS: [Section; 8] = [
     ("paint", paint::run),
     ("fill", sync::fill),
     ("sync", sync::run),
@@ -47,6 +48,7 @@ const SECTIONS: [Section; 7] = [
     ("parts", parts::run),
     ("table", table::run),
     ("idle", idle::run),
+    ("wire", wire::run),
 ];
 
 fn main() {

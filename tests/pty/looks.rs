@@ -39,6 +39,22 @@ fn without_utf_8_everything_is_ascii() {
 }
 
 #[test]
+fn the_mouse_stays_the_terminals() {
+    let mut term = demo_with(&[], 24, 80, &[]);
+    term.send("2");
+    term.wait_text("NODE");
+    let raw = String::from_utf8_lossy(&term.raw);
+    for mode in ["1000", "1002", "1003", "1006"] {
+        assert!(
+            !raw.contains(&format!("\x1b[?{mode}h")),
+            "mouse mode {mode}"
+        );
+    }
+    // The test can fail: modes are asked for in just this form.
+    assert!(raw.contains("\x1b[?1049h"), "the alternate screen");
+}
+
+#[test]
 fn a_bad_configuration_file_is_told_and_the_console_starts() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config.toml");

@@ -7,6 +7,7 @@
     clippy::panic
 )]
 
+mod known;
 mod rules;
 mod text;
 
@@ -14,23 +15,34 @@ use std::path::{Path, PathBuf};
 
 use rules::Source;
 
-/// Every Rust file under `src/`, with its path from there.
-fn sources() -> Vec<Source> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+/// Every Rust file under a folder.
+fn files(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
-    let mut folders = vec![root.clone()];
+    let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).unwrap() {
             let path: PathBuf = entry.unwrap().path();
             if path.is_dir() {
                 folders.push(path);
             } else if path.extension().is_some_and(|e| e == "rs") {
-                let name = path.strip_prefix(&root).unwrap();
-                let name = name.to_str().unwrap().replace('\\', "/");
-                found.push(Source::new(&name, &std::fs::read_to_string(&path).unwrap()));
+                found.push(path);
             }
         }
     }
+    found
+}
+
+/// Every Rust file under `src/`, with its path from there.
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found: Vec<Source> = files(&root)
+        .iter()
+        .map(|path| {
+            let name = path.strip_prefix(&root).unwrap();
+            let name = name.to_str().unwrap().replace('\\', "/");
+            Source::new(&name, &std::fs::read_to_string(path).unwrap())
+        })
+        .collect();
     found.sort_by(|a, b| a.path.cmp(&b.path));
     assert!(found.len() > 10, "the source is where it was");
     found
