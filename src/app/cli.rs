@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::simulate::Seeds;
+use super::simulate_jobs::{FairArgs, JobsArgs};
 use crate::sandbox::span::Span;
 use crate::sim::churn::{Lives, Model};
 use crate::sim::mig::{MigPolicy, Mix};
@@ -121,6 +122,12 @@ pub enum SimulateCommand {
     Churn(ChurnArgs),
     /// Slices of MIG GPUs whose idle slices can be cut in place.
     Mig(MigArgs),
+    /// Training jobs of Microsoft's Philly clusters: who goes first, who is interrupted.
+    Philly(JobsArgs),
+    /// The same on the 400 jobs of Muri's testbed.
+    Muri(JobsArgs),
+    /// Tenants of the Philly jobs on one pool, against each alone on its quota.
+    Fair(FairArgs),
 }
 
 /// Arguments of `gpudeck simulate mig`.

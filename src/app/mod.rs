@@ -13,6 +13,7 @@ pub mod place;
 pub mod schedule;
 pub mod serve;
 pub mod simulate;
+pub mod simulate_jobs;
 pub mod snapshot;
 pub mod stepped;
 
@@ -56,6 +57,9 @@ pub async fn run() -> Result<()> {
             SimulateCommand::Openb(args) => simulate::openb(args),
             SimulateCommand::Churn(args) => simulate::churn(args),
             SimulateCommand::Mig(args) => simulate::mig(args),
+            SimulateCommand::Philly(args) => simulate_jobs::philly(args),
+            SimulateCommand::Muri(args) => simulate_jobs::muri(args),
+            SimulateCommand::Fair(args) => simulate_jobs::sharing(args),
         },
         Some(Command::Demo(args)) => demo(&cli, args).await,
         None => {

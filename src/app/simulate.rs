@@ -200,7 +200,7 @@ fn source(data: Option<&PathBuf>) -> Source {
     data.map_or(Source::BuiltIn, |folder| Source::Folder(folder.clone()))
 }
 
-fn each_once<T: Copy + PartialEq>(named: &[T]) -> Vec<T> {
+pub(super) fn each_once<T: Copy + PartialEq>(named: &[T]) -> Vec<T> {
     let mut once: Vec<T> = Vec::new();
     for item in named {
         if !once.contains(item) {
@@ -210,7 +210,7 @@ fn each_once<T: Copy + PartialEq>(named: &[T]) -> Vec<T> {
     once
 }
 
-fn print(text: &str) -> Result<()> {
+pub(super) fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;
@@ -241,14 +241,14 @@ fn lists(source: &Source, named: &[String]) -> Result<Vec<String>> {
 }
 
 /// A line on a terminal that says how far it is.
-struct Progress {
+pub(super) struct Progress {
     shown: bool,
     done: usize,
     total: usize,
 }
 
 impl Progress {
-    fn new(total: usize) -> Self {
+    pub(super) fn new(total: usize) -> Self {
         Self {
             shown: std::io::stderr().is_terminal(),
             done: 0,
@@ -256,15 +256,15 @@ impl Progress {
         }
     }
 
-    fn run_done(&mut self) {
+    pub(super) fn run_done(&mut self) {
         self.done += 1;
     }
 
-    fn show(&self, what: &str) {
+    pub(super) fn show(&self, what: &str) {
         self.write(&format!("\r\x1b[K{}/{} {what}", self.done + 1, self.total));
     }
 
-    fn clear(&self) {
+    pub(super) fn clear(&self) {
         self.write("\r\x1b[K");
     }
 

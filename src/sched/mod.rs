@@ -24,6 +24,7 @@ mod gpus;
 mod memo;
 pub mod mig;
 mod needs;
+pub mod odds;
 mod overlay;
 pub mod place;
 mod problem;

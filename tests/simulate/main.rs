@@ -9,5 +9,6 @@
     clippy::panic
 )]
 
+mod jobs;
 mod published;
 mod small;
