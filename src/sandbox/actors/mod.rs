@@ -19,6 +19,7 @@ pub mod load;
 mod load_plan;
 mod nodes;
 mod objects;
+mod on_nodes;
 mod pod_gc;
 mod pod_status;
 mod quantity;
@@ -175,18 +176,10 @@ pub fn start(client: Client, options: &Options, cancel: &CancellationToken) -> J
             leases.subscribe(),
             cancel.clone(),
         ));
-        tasks.spawn(taint_eviction::run(
-            calls.clone(),
-            clock,
-            nodes.subscribe(),
-            cancel.clone(),
-        ));
-        tasks.spawn(pod_gc::run(
-            calls.clone(),
-            clock,
-            nodes.subscribe(),
-            cancel.clone(),
-        ));
+        let evicts = taint_eviction::TaintEviction::new(calls.clone(), clock);
+        tasks.spawn(on_nodes::run(evicts, nodes.subscribe(), cancel.clone()));
+        let collects = pod_gc::PodGc::new(calls.clone(), clock);
+        tasks.spawn(on_nodes::run(collects, nodes.subscribe(), cancel.clone()));
         tasks.spawn(events::expire(
             calls.clone(),
             events.subscribe(),

@@ -4,14 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
-use super::agenda::Agenda;
 use super::bound::{condition, disrupt, patch_status, pods_on};
 use super::clock::Clock;
 use super::objects::Node;
+use super::on_nodes::{Actor, Plans};
 use super::watch::Change;
 use crate::sandbox::calls::{CallError, Calls};
 
@@ -21,44 +19,57 @@ const QUARANTINE_SECS: f64 = 40.0;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Removes the pods of nodes that go.
-pub(super) async fn run(
+pub(super) struct PodGc {
     calls: Calls,
     clock: Clock,
-    mut nodes: mpsc::Receiver<Change<Node>>,
-    cancel: CancellationToken,
-) {
-    // Names by UID, of nodes that are there.
-    let mut there: BTreeMap<String, String> = BTreeMap::new();
-    let mut agenda = Agenda::default();
-    loop {
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => return,
-            change = nodes.recv() => match change {
-                Some(Change::Set(node)) => {
-                    agenda.remove(&node.metadata.name);
-                    there.insert(node.metadata.uid.clone(), node.metadata.name.clone());
-                }
-                Some(Change::Gone(uid)) => {
-                    if let Some(name) = there.remove(&uid) {
-                        agenda.set(&name, Instant::now() + clock.real(QUARANTINE_SECS));
-                    }
-                }
-                Some(Change::Synced) => {}
-                None => return,
-            },
-            () = agenda.due() => {
-                let Some(name) = agenda.pop(Instant::now()) else { continue };
-                let result = tokio::select! {
-                    biased;
-                    () = cancel.cancelled() => return,
-                    result = collect(&calls, clock, &name) => result,
-                };
-                if let Err(error) = result {
-                    tracing::debug!(%error, "pods of a vanished node not removed");
-                    agenda.set(&name, Instant::now() + RETRY);
+    /// Names by UID, of nodes that are there.
+    there: BTreeMap<String, String>,
+}
+
+impl PodGc {
+    pub(super) fn new(calls: Calls, clock: Clock) -> Self {
+        Self {
+            calls,
+            clock,
+            there: BTreeMap::new(),
+        }
+    }
+}
+
+impl Actor for PodGc {
+    type Done = (String, Result<(), CallError>);
+
+    fn changed(&mut self, change: Change<Node>, plans: &mut Plans<Self::Done>) {
+        match change {
+            Change::Set(node) => {
+                let meta = &node.metadata;
+                plans.agenda.remove(&meta.name);
+                self.there.insert(meta.uid.clone(), meta.name.clone());
+            }
+            Change::Gone(uid) => {
+                if let Some(name) = self.there.remove(&uid) {
+                    let at = Instant::now() + self.clock.real(QUARANTINE_SECS);
+                    plans.agenda.set(&name, at);
                 }
             }
+            Change::Synced => {}
+        }
+    }
+
+    fn due(&mut self, name: &str, plans: &mut Plans<Self::Done>) {
+        let (calls, clock, name) = (self.calls.clone(), self.clock, name.to_owned());
+        plans.begin(async move {
+            let result = collect(&calls, clock, &name).await;
+            (name, result)
+        });
+    }
+
+    fn done(&mut self, (name, result): Self::Done, plans: &mut Plans<Self::Done>) {
+        let Err(error) = result else { return };
+        tracing::debug!(%error, "pods of a vanished node not removed");
+        // Unless one of its name has come meanwhile.
+        if !self.there.values().any(|there| *there == name) {
+            plans.agenda.set(&name, Instant::now() + RETRY);
         }
     }
 }

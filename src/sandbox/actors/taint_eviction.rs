@@ -1,18 +1,17 @@
 //! The taint eviction controller: pods leave a node with a NoExecute taint once they no longer
 //! tolerate it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::mpsc;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::agenda::Agenda;
 use super::bound::{disrupt, pod_note, pods_on};
 use super::clock::Clock;
 use super::objects::{Node, Pod};
+use super::on_nodes::{Actor, Plans};
 use super::watch::Change;
 use crate::sandbox::calls::{CallError, Calls};
 
@@ -24,6 +23,7 @@ const AGAIN_SECS: f64 = 30.0;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// A node with NoExecute taints.
+#[derive(Clone)]
 struct Tainted {
     uid: String,
     taints: Vec<Value>,
@@ -32,82 +32,93 @@ struct Tainted {
 }
 
 /// Evicts from the nodes of the feed.
-pub(super) async fn run(
+pub(super) struct TaintEviction {
     calls: Calls,
     clock: Clock,
-    mut nodes: mpsc::Receiver<Change<Node>>,
-    cancel: CancellationToken,
-) {
-    let mut tainted: BTreeMap<String, Tainted> = BTreeMap::new();
-    let mut agenda = Agenda::default();
-    loop {
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => return,
-            change = nodes.recv() => match change {
-                Some(change) => fold(&mut tainted, &mut agenda, change),
-                None => return,
-            },
-            () = agenda.due() => {
-                let Some(name) = agenda.pop(Instant::now()) else { continue };
-                let Some(node) = tainted.get(&name) else { continue };
-                let result = tokio::select! {
-                    biased;
-                    () = cancel.cancelled() => return,
-                    result = look(&calls, clock, &name, node) => result,
-                };
-                let next = result.unwrap_or_else(|error| {
-                    tracing::debug!(%error, "pods of a tainted node not evicted");
-                    Instant::now() + RETRY
-                });
-                agenda.set(&name, next);
-            }
+    tainted: BTreeMap<String, Tainted>,
+    /// Nodes whose pods are being looked at.
+    looking: BTreeSet<String>,
+}
+
+impl TaintEviction {
+    pub(super) fn new(calls: Calls, clock: Clock) -> Self {
+        Self {
+            calls,
+            clock,
+            tainted: BTreeMap::new(),
+            looking: BTreeSet::new(),
         }
+    }
+
+    fn node_set(&mut self, node: &Node, agenda: &mut Agenda) {
+        let name = &node.metadata.name;
+        let taints = node.spec.taints.iter();
+        let taints = taints.filter(|taint| text(taint, "effect") == "NoExecute");
+        let taints: Vec<Value> = taints.cloned().collect();
+        if taints.is_empty() {
+            self.tainted.remove(name);
+            agenda.remove(name);
+            return;
+        }
+        let known = self.tainted.get(name);
+        let known = known.filter(|known| known.uid == node.metadata.uid);
+        if known.is_some_and(|known| known.taints == taints) {
+            return;
+        }
+        let since = taints.iter().map(|taint| {
+            let before = known.and_then(|known| known.since.get(&key_of(taint)).copied());
+            (key_of(taint), before.unwrap_or_else(Instant::now))
+        });
+        let since = since.collect();
+        let uid = node.metadata.uid.clone();
+        self.tainted
+            .insert(name.clone(), Tainted { uid, taints, since });
+        agenda.set(name, Instant::now());
     }
 }
 
-fn fold(tainted: &mut BTreeMap<String, Tainted>, agenda: &mut Agenda, change: Change<Node>) {
-    match change {
-        Change::Set(node) => {
-            let name = &node.metadata.name;
-            let effect = |taint: &Value| text(taint, "effect") == "NoExecute";
-            let taints: Vec<Value> = node
-                .spec
-                .taints
-                .iter()
-                .filter(|t| effect(t))
-                .cloned()
-                .collect();
-            if taints.is_empty() {
-                tainted.remove(name);
-                agenda.remove(name);
-                return;
-            }
-            let known = tainted
-                .get(name)
-                .filter(|known| known.uid == node.metadata.uid);
-            if known.is_some_and(|known| known.taints == taints) {
-                return;
-            }
-            let since = taints
-                .iter()
-                .map(|taint| {
-                    let before = known.and_then(|known| known.since.get(&key_of(taint)).copied());
-                    (key_of(taint), before.unwrap_or_else(Instant::now))
-                })
-                .collect();
-            let uid = node.metadata.uid.clone();
-            tainted.insert(name.clone(), Tainted { uid, taints, since });
-            agenda.set(name, Instant::now());
+impl Actor for TaintEviction {
+    type Done = (String, Result<Instant, CallError>);
+
+    fn changed(&mut self, change: Change<Node>, plans: &mut Plans<Self::Done>) {
+        match change {
+            Change::Set(node) => self.node_set(&node, &mut plans.agenda),
+            Change::Gone(uid) => self.tainted.retain(|name, node| {
+                let stays = node.uid != uid;
+                if !stays {
+                    plans.agenda.remove(name);
+                }
+                stays
+            }),
+            Change::Synced => {}
         }
-        Change::Gone(uid) => tainted.retain(|name, node| {
-            let stays = node.uid != uid;
-            if !stays {
-                agenda.remove(name);
-            }
-            stays
-        }),
-        Change::Synced => {}
+    }
+
+    fn due(&mut self, name: &str, plans: &mut Plans<Self::Done>) {
+        let Some(node) = self.tainted.get(name).cloned() else {
+            return;
+        };
+        if !self.looking.insert(name.to_owned()) {
+            // Its taints changed in the middle of a look: once more when that has ended.
+            plans.agenda.set(name, Instant::now() + RETRY);
+            return;
+        }
+        let (calls, clock, name) = (self.calls.clone(), self.clock, name.to_owned());
+        plans.begin(async move {
+            let result = look(&calls, clock, &name, &node).await;
+            (name, result)
+        });
+    }
+
+    fn done(&mut self, (name, result): Self::Done, plans: &mut Plans<Self::Done>) {
+        self.looking.remove(&name);
+        let next = result.unwrap_or_else(|error| {
+            tracing::debug!(%error, "pods of a tainted node not evicted");
+            Instant::now() + RETRY
+        });
+        if self.tainted.contains_key(&name) {
+            plans.agenda.at_latest(&name, next);
+        }
     }
 }
 

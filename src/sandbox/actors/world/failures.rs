@@ -6,16 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::pick::NodePick;
 use super::shutdown::{Grace, shut_down, start_kubelet, stop_kubelet};
 use crate::sandbox::actors::agenda::Agenda;
 use crate::sandbox::actors::clock::Clock;
 use crate::sandbox::actors::objects::Node;
+use crate::sandbox::actors::on_nodes::{Actor, Plans};
 use crate::sandbox::actors::watch::Change;
 use crate::sandbox::calls::{CallError, Calls, path};
 
@@ -65,93 +63,116 @@ pub struct Settings {
 
 /// What is to be done with a node.
 #[derive(Debug, Clone, Copy)]
-enum Step {
+pub(super) enum Step {
     Lose(Loss),
     Return,
 }
 
-struct Actor {
+/// Loses nodes and has them return.
+pub(super) struct Failures {
     calls: Calls,
     clock: Clock,
     settings: Settings,
     nodes: BTreeMap<String, Arc<Node>>,
+    /// All nodes of the start are known.
+    begun: bool,
     /// Nodes down by this actor.
     down: BTreeSet<String>,
     /// How often each node has failed by chance.
     rounds: BTreeMap<String, u64>,
-    agenda: Agenda,
-    writes: JoinSet<(String, Step, Result<(), CallError>)>,
 }
 
-/// Works until `cancel` or the end of the feed.
-pub(super) async fn run(
-    calls: Calls,
-    clock: Clock,
-    settings: Settings,
-    mut nodes: mpsc::Receiver<Change<Node>>,
-    cancel: CancellationToken,
-) {
-    let mut actor = Actor {
-        calls,
-        clock,
-        settings,
-        nodes: BTreeMap::new(),
-        down: BTreeSet::new(),
-        rounds: BTreeMap::new(),
-        agenda: Agenda::default(),
-        writes: JoinSet::new(),
-    };
-    let mut begun = false;
-    loop {
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => return,
-            change = nodes.recv() => match change {
-                Some(Change::Set(node)) => {
-                    let name = node.metadata.name.clone();
-                    if actor.nodes.insert(name.clone(), node).is_none() && begun {
-                        actor.plan_chance(&name);
-                    }
-                }
-                Some(Change::Gone(uid)) => {
-                    actor.nodes.retain(|_, node| node.metadata.uid != uid);
-                }
-                Some(Change::Synced) if !begun => {
-                    begun = true;
-                    actor.plan();
-                }
-                Some(Change::Synced) => {}
-                None => return,
-            },
-            Some(done) = actor.writes.join_next(), if !actor.writes.is_empty() => {
-                if let Ok((name, step, result)) = done {
-                    actor.written(&name, step, &result);
+/// A node that was lost or returned, and what became of that.
+pub(super) type Done = (String, Step, Result<(), CallError>);
+
+impl Actor for Failures {
+    type Done = Done;
+
+    fn changed(&mut self, change: Change<Node>, plans: &mut Plans<Done>) {
+        match change {
+            Change::Set(node) => {
+                let name = node.metadata.name.clone();
+                if self.nodes.insert(name.clone(), node).is_none() && self.begun {
+                    self.plan_chance(&name, &mut plans.agenda);
                 }
             }
-            () = actor.agenda.due() => {
-                if let Some(key) = actor.agenda.pop(Instant::now()) {
-                    actor.act(&key);
+            Change::Gone(uid) => self.nodes.retain(|_, node| node.metadata.uid != uid),
+            Change::Synced if !self.begun => {
+                self.begun = true;
+                self.plan(&mut plans.agenda);
+            }
+            Change::Synced => {}
+        }
+    }
+
+    fn due(&mut self, key: &str, plans: &mut Plans<Done>) {
+        match key.split_once('/') {
+            Some(("plan", number)) => {
+                let number = number.parse::<usize>().ok();
+                let Some(failure) = number.and_then(|n| self.settings.failures.get(n).cloned())
+                else {
+                    return;
+                };
+                let nodes = self.nodes.values().map(Arc::as_ref);
+                let names = failure.nodes.choose(nodes, self.clock, key);
+                for name in names {
+                    self.lose(&name, failure.loss, failure.down_secs, plans);
                 }
             }
+            Some(("chance", name)) => {
+                let Some(chance) = self.settings.chance.clone() else {
+                    return;
+                };
+                let round = self.rounds.entry(name.to_owned()).or_default();
+                *round += 1;
+                let (low, high) = chance.down_secs;
+                let down = self
+                    .clock
+                    .between(low, high, &format!("down/{name}/{round}"));
+                self.lose(name, Loss::Silent, Some(down), plans);
+                self.plan_chance(name, &mut plans.agenda);
+            }
+            Some(("return", name)) => self.begin(name, Step::Return, plans),
+            _ => {}
+        }
+    }
+
+    fn done(&mut self, (name, step, result): Done, _: &mut Plans<Done>) {
+        if let Err(error) = result {
+            tracing::debug!(%error, "a node's failure or return was not written");
+        }
+        if matches!(step, Step::Return | Step::Lose(Loss::Deleted)) {
+            self.down.remove(&name);
         }
     }
 }
 
-impl Actor {
+impl Failures {
+    pub(super) fn new(calls: Calls, clock: Clock, settings: Settings) -> Self {
+        Self {
+            calls,
+            clock,
+            settings,
+            nodes: BTreeMap::new(),
+            begun: false,
+            down: BTreeSet::new(),
+            rounds: BTreeMap::new(),
+        }
+    }
+
     /// Sets the times of everything that is known from the start.
-    fn plan(&mut self) {
+    fn plan(&self, agenda: &mut Agenda) {
         let now = Instant::now();
         for (number, failure) in self.settings.failures.iter().enumerate() {
             let at = now + self.clock.real(failure.at_secs);
-            self.agenda.set(&format!("plan/{number}"), at);
+            agenda.set(&format!("plan/{number}"), at);
         }
-        let names: Vec<String> = self.nodes.keys().cloned().collect();
-        for name in names {
-            self.plan_chance(&name);
+        for name in self.nodes.keys() {
+            self.plan_chance(name, agenda);
         }
     }
 
-    fn plan_chance(&mut self, name: &str) {
+    fn plan_chance(&self, name: &str, agenda: &mut Agenda) {
         let Some(chance) = &self.settings.chance else {
             return;
         };
@@ -165,60 +186,28 @@ impl Actor {
             .clock
             .exponential(chance.mean_hours.max(0.001) * 3600.0, &key);
         let at = Instant::now() + self.clock.real(secs);
-        self.agenda.set(&format!("chance/{name}"), at);
+        agenda.set(&format!("chance/{name}"), at);
     }
 
-    fn act(&mut self, key: &str) {
-        match key.split_once('/') {
-            Some(("plan", number)) => {
-                let number = number.parse::<usize>().ok();
-                let Some(failure) = number.and_then(|n| self.settings.failures.get(n).cloned())
-                else {
-                    return;
-                };
-                let nodes = self.nodes.values().map(Arc::as_ref);
-                let names = failure.nodes.choose(nodes, self.clock, key);
-                for name in names {
-                    self.lose(&name, failure.loss, failure.down_secs);
-                }
-            }
-            Some(("chance", name)) => {
-                let Some(chance) = self.settings.chance.clone() else {
-                    return;
-                };
-                let round = self.rounds.entry(name.to_owned()).or_default();
-                *round += 1;
-                let (low, high) = chance.down_secs;
-                let down = self
-                    .clock
-                    .between(low, high, &format!("down/{name}/{round}"));
-                self.lose(name, Loss::Silent, Some(down));
-                self.plan_chance(name);
-            }
-            Some(("return", name)) => self.spawn(name, Step::Return),
-            _ => {}
-        }
-    }
-
-    fn lose(&mut self, name: &str, loss: Loss, down_secs: Option<f64>) {
+    fn lose(&mut self, name: &str, loss: Loss, down_secs: Option<f64>, plans: &mut Plans<Done>) {
         if !self.nodes.contains_key(name) || !self.down.insert(name.to_owned()) {
             return;
         }
-        self.spawn(name, Step::Lose(loss));
+        self.begin(name, Step::Lose(loss), plans);
         if let Some(secs) = down_secs.filter(|_| loss != Loss::Deleted) {
             let at = Instant::now() + self.clock.real(secs);
-            self.agenda.set(&format!("return/{name}"), at);
+            plans.agenda.set(&format!("return/{name}"), at);
         }
     }
 
-    fn spawn(&mut self, name: &str, step: Step) {
+    fn begin(&mut self, name: &str, step: Step, plans: &mut Plans<Done>) {
         let Some(node) = self.nodes.get(name) else {
             self.down.remove(name);
             return;
         };
         let (calls, clock) = (self.calls.clone(), self.clock);
         let (name, uid) = (name.to_owned(), node.metadata.uid.clone());
-        self.writes.spawn(async move {
+        plans.begin(async move {
             let result = match step {
                 Step::Lose(Loss::Silent) => stop_kubelet(&calls, &name).await,
                 Step::Lose(Loss::Shutdown(grace)) => {
@@ -232,14 +221,5 @@ impl Actor {
             };
             (name, step, result)
         });
-    }
-
-    fn written(&mut self, name: &str, step: Step, result: &Result<(), CallError>) {
-        if let Err(error) = result {
-            tracing::debug!(%error, "a node's failure or return was not written");
-        }
-        if matches!(step, Step::Return | Step::Lose(Loss::Deleted)) {
-            self.down.remove(name);
-        }
     }
 }

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock::Clock;
 use super::objects::{Job, Node, Pod};
+use super::on_nodes;
 use super::watch::{Change, Feed};
 use super::{Manage, annotation};
 use crate::sandbox::calls::Calls;
@@ -106,23 +107,13 @@ pub(super) fn start(
 ) {
     if let Some(settings) = &settings.failures {
         let nodes = feeds.own_nodes(tasks, cancel);
-        tasks.spawn(failures::run(
-            calls.clone(),
-            clock,
-            settings.clone(),
-            nodes,
-            cancel.clone(),
-        ));
+        let fails = failures::Failures::new(calls.clone(), clock, settings.clone());
+        tasks.spawn(on_nodes::run(fails, nodes, cancel.clone()));
     }
     if let Some(settings) = &settings.spot {
         let nodes = feeds.own_nodes(tasks, cancel);
-        tasks.spawn(spot::run(
-            calls.clone(),
-            clock,
-            settings.clone(),
-            nodes,
-            cancel.clone(),
-        ));
+        let market = spot::Market::new(calls.clone(), clock, settings.clone());
+        tasks.spawn(on_nodes::run(market, nodes, cancel.clone()));
     }
     if let Some(settings) = &settings.prices {
         let nodes = feeds.own_nodes(tasks, cancel);

@@ -4,10 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
 
 use super::machine;
 use super::notice::{Provider, Reclaim};
@@ -15,6 +12,7 @@ use super::pick::NodePick;
 use crate::sandbox::actors::agenda::Agenda;
 use crate::sandbox::actors::clock::Clock;
 use crate::sandbox::actors::objects::Node;
+use crate::sandbox::actors::on_nodes::{Actor, Plans};
 use crate::sandbox::actors::watch::Change;
 use crate::sandbox::calls::{CallError, Calls};
 
@@ -67,76 +65,88 @@ impl Default for Settings {
     }
 }
 
-struct Actor {
+/// Takes spot nodes back.
+pub(super) struct Market {
     calls: Calls,
     clock: Clock,
     settings: Settings,
     nodes: BTreeMap<String, Arc<Node>>,
+    /// All nodes of the start are known.
+    begun: bool,
     /// Nodes with a notice.
     going: BTreeSet<String>,
     /// Chance reclaims of each node so far, and machines in its place.
     rounds: BTreeMap<String, u64>,
-    agenda: Agenda,
-    work: JoinSet<(String, Result<(), CallError>)>,
 }
 
-/// Works until `cancel` or the end of the feed.
-pub(super) async fn run(
-    calls: Calls,
-    clock: Clock,
-    settings: Settings,
-    mut nodes: mpsc::Receiver<Change<Node>>,
-    cancel: CancellationToken,
-) {
-    let mut actor = Actor {
-        calls,
-        clock,
-        settings,
-        nodes: BTreeMap::new(),
-        going: BTreeSet::new(),
-        rounds: BTreeMap::new(),
-        agenda: Agenda::default(),
-        work: JoinSet::new(),
-    };
-    let mut begun = false;
-    loop {
-        tokio::select! {
-            biased;
-            () = cancel.cancelled() => return,
-            change = nodes.recv() => match change {
-                Some(Change::Set(node)) => {
-                    let name = node.metadata.name.clone();
-                    let new = actor.nodes.insert(name.clone(), node).is_none();
-                    if new && begun {
-                        actor.plan_chance(&name);
-                    }
-                }
-                Some(Change::Gone(uid)) => actor.nodes.retain(|_, node| node.metadata.uid != uid),
-                Some(Change::Synced) if !begun => {
-                    begun = true;
-                    actor.plan();
-                }
-                Some(Change::Synced) => {}
-                None => return,
-            },
-            Some(done) = actor.work.join_next(), if !actor.work.is_empty() => {
-                if let Ok((name, result)) = done {
-                    if let Err(error) = result {
-                        tracing::debug!(%error, "a reclaim was not written");
-                    }
-                    actor.going.remove(&name);
+/// A node that was reclaimed, and what became of that.
+pub(super) type Done = (String, Result<(), CallError>);
+
+impl Actor for Market {
+    type Done = Done;
+
+    fn changed(&mut self, change: Change<Node>, plans: &mut Plans<Done>) {
+        match change {
+            Change::Set(node) => {
+                let name = node.metadata.name.clone();
+                if self.nodes.insert(name.clone(), node).is_none() && self.begun {
+                    self.plan_chance(&name, &mut plans.agenda);
                 }
             }
-            () = actor.agenda.due() => {
-                if let Some(key) = actor.agenda.pop(Instant::now()) {
-                    actor.act(&key);
-                }
+            Change::Gone(uid) => self.nodes.retain(|_, node| node.metadata.uid != uid),
+            Change::Synced if !self.begun => {
+                self.begun = true;
+                self.plan(&mut plans.agenda);
             }
+            Change::Synced => {}
         }
+    }
+
+    fn due(&mut self, key: &str, plans: &mut Plans<Done>) {
+        match key.split_once('/') {
+            Some(("storm", number)) => {
+                let number = number.parse::<usize>().ok();
+                let Some(storm) = number.and_then(|n| self.settings.storms.get(n).cloned()) else {
+                    return;
+                };
+                let market = self.nodes.values().map(Arc::as_ref);
+                let market = market.filter(|node| self.provider(node).is_some());
+                let names = storm.nodes.choose(market, self.clock, key);
+                let now = Instant::now();
+                for name in names {
+                    let delay = storm.spread_secs.max(0.0);
+                    let delay = delay * self.clock.unit(&format!("{key}/{name}"));
+                    let at = now + self.clock.real(delay);
+                    plans.agenda.set(&format!("take/{name}"), at);
+                }
+            }
+            Some(("chance", name)) => self.by_chance(name, plans),
+            Some(("take", name)) => self.take(name, false, plans),
+            _ => {}
+        }
+    }
+
+    fn done(&mut self, (name, result): Done, _: &mut Plans<Done>) {
+        if let Err(error) = result {
+            tracing::debug!(%error, "a reclaim was not written");
+        }
+        self.going.remove(&name);
     }
 }
 
-impl Actor {
+impl Market {
+    pub(super) fn new(calls: Calls, clock: Clock, settings: Settings) -> Self {
+        Self {
+            calls,
+            clock,
+            settings,
+            nodes: BTreeMap::new(),
+            begun: false,
+            going: BTreeSet::new(),
+            rounds: BTreeMap::new(),
+        }
+    }
+
     fn provider(&self, node: &Node) -> Option<Provider> {
         if !self.settings.nodes.matches(node) {
             return None;
@@ -144,19 +154,18 @@ impl Actor {
         self.settings.provider.or_else(|| Provider::of(node))
     }
 
-    fn plan(&mut self) {
+    fn plan(&self, agenda: &mut Agenda) {
         let now = Instant::now();
         for (number, storm) in self.settings.storms.iter().enumerate() {
             let at = now + self.clock.real(storm.at_secs);
-            self.agenda.set(&format!("storm/{number}"), at);
+            agenda.set(&format!("storm/{number}"), at);
         }
-        let names: Vec<String> = self.nodes.keys().cloned().collect();
-        for name in names {
-            self.plan_chance(&name);
+        for name in self.nodes.keys() {
+            self.plan_chance(name, agenda);
         }
     }
 
-    fn plan_chance(&mut self, name: &str) {
+    fn plan_chance(&self, name: &str, agenda: &mut Agenda) {
         let Some(mean_hours) = self.settings.mean_hours else {
             return;
         };
@@ -173,41 +182,17 @@ impl Actor {
             .clock
             .exponential(mean, &format!("spot/{name}/{round}"));
         let at = Instant::now() + self.clock.real(secs);
-        self.agenda.set(&format!("chance/{name}"), at);
+        agenda.set(&format!("chance/{name}"), at);
     }
 
-    fn act(&mut self, key: &str) {
-        match key.split_once('/') {
-            Some(("storm", number)) => {
-                let number = number.parse::<usize>().ok();
-                let Some(storm) = number.and_then(|n| self.settings.storms.get(n).cloned()) else {
-                    return;
-                };
-                let market = self.nodes.values().map(Arc::as_ref);
-                let market = market.filter(|node| self.provider(node).is_some());
-                let names = storm.nodes.choose(market, self.clock, key);
-                let now = Instant::now();
-                for name in names {
-                    let delay = storm.spread_secs.max(0.0);
-                    let delay = delay * self.clock.unit(&format!("{key}/{name}"));
-                    let at = now + self.clock.real(delay);
-                    self.agenda.set(&format!("take/{name}"), at);
-                }
-            }
-            Some(("chance", name)) => self.by_chance(name),
-            Some(("take", name)) => self.take(name, false),
-            _ => {}
-        }
-    }
-
-    fn by_chance(&mut self, name: &str) {
+    fn by_chance(&mut self, name: &str, plans: &mut Plans<Done>) {
         let round = self.rounds.entry(name.to_owned()).or_default();
         *round += 1;
         let draw = format!("spot/{name}/{round}");
         let false_alarm =
             self.clock.unit(&format!("{draw}/false")) < self.settings.false_alarm_share;
-        self.take(name, false_alarm);
-        self.plan_chance(name);
+        self.take(name, false_alarm, plans);
+        self.plan_chance(name, &mut plans.agenda);
         if false_alarm {
             return;
         }
@@ -232,11 +217,11 @@ impl Actor {
                 .clock
                 .between(0.0, 60.0, &format!("{draw}/{other}/wait"));
             let at = Instant::now() + self.clock.real(wait);
-            self.agenda.set(&format!("take/{other}"), at);
+            plans.agenda.set(&format!("take/{other}"), at);
         }
     }
 
-    fn take(&mut self, name: &str, false_alarm: bool) {
+    fn take(&mut self, name: &str, false_alarm: bool, plans: &mut Plans<Done>) {
         let Some(node) = self.nodes.get(name) else {
             return;
         };
@@ -259,7 +244,7 @@ impl Actor {
         let generation = self.rounds.entry(format!("generation/{name}")).or_default();
         *generation += 1;
         let (calls, clock, generation) = (self.calls.clone(), self.clock, *generation);
-        self.work.spawn(async move {
+        plans.begin(async move {
             let name = reclaim.name.clone();
             let result = if false_alarm {
                 reclaim.false_alarm(&calls, clock).await
