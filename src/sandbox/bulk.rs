@@ -78,32 +78,51 @@ pub async fn fill(
     Ok(filled)
 }
 
-/// The namespaces of the pods that [`fill`] writes and [`running_pods`] makes.
+/// The namespaces of the pods that [`fill`] writes and a [`Crowd`] has.
 pub fn namespaces() -> impl Iterator<Item = &'static str> {
     TEAMS.into_iter()
 }
 
-/// `pods` pods as [`fill`] writes them, whole and with the status of pods that run since `now`.
-pub fn running_pods(
-    fleet: &Fleet,
+/// Nodes whose pods are made together.
+const HOSTS_A_PART: usize = 16;
+
+/// The pods that [`fill`] writes, whole and with the status of pods that run since `now`.
+#[derive(Debug)]
+pub struct Crowd {
+    hosts: Vec<Host>,
     pods: usize,
     seed: u64,
     now: Timestamp,
-) -> impl Iterator<Item = Value> {
-    let hosts: Vec<Host> = fleet.nodes.iter().filter_map(Host::read).collect();
-    let each = pods / hosts.len().max(1);
-    let more = pods % hosts.len().max(1);
-    hosts.into_iter().enumerate().flat_map(move |(at, host)| {
-        let first = at * each + at.min(more);
-        let planned = host.pods(each + usize::from(at < more), first, seed, now);
-        planned.into_iter().map(|pod| {
-            let mut whole = pod.body;
-            if let (Some(map), Value::Object(status)) = (whole.as_object_mut(), pod.status) {
-                map.extend(status);
-            }
-            whole
-        })
-    })
+}
+
+impl Crowd {
+    /// `pods` pods on the nodes of `fleet`.
+    pub fn new(fleet: &Fleet, pods: usize, seed: u64, now: Timestamp) -> Self {
+        Self {
+            hosts: fleet.nodes.iter().filter_map(Host::read).collect(),
+            pods,
+            seed,
+            now,
+        }
+    }
+
+    /// How many parts they are made in.
+    pub fn parts(&self) -> usize {
+        self.hosts.len().div_ceil(HOSTS_A_PART)
+    }
+
+    /// One part of them.
+    pub fn part(&self, part: usize) -> Vec<Value> {
+        let each = self.pods / self.hosts.len().max(1);
+        let more = self.pods % self.hosts.len().max(1);
+        let hosts = self.hosts.iter().enumerate();
+        let hosts = hosts.skip(part * HOSTS_A_PART).take(HOSTS_A_PART);
+        let pods = hosts.flat_map(|(at, host)| {
+            let first = at * each + at.min(more);
+            host.pods(each + usize::from(at < more), first, self.seed, self.now)
+        });
+        pods.map(PlannedPod::whole).collect()
+    }
 }
 
 /// The pods of every [`WRITERS`]th node.
@@ -176,6 +195,7 @@ fn team_of(number: usize) -> &'static str {
         .unwrap_or("research")
 }
 
+#[derive(Debug)]
 struct Host {
     name: String,
     address: String,
@@ -189,6 +209,16 @@ struct PlannedPod {
     devices: u64,
     body: Value,
     status: Value,
+}
+
+impl PlannedPod {
+    fn whole(self) -> Value {
+        let mut whole = self.body;
+        if let (Some(map), Value::Object(status)) = (whole.as_object_mut(), self.status) {
+            map.extend(status);
+        }
+        whole
+    }
 }
 
 impl Host {

@@ -75,7 +75,7 @@ pub use audit::AuditEntry;
 pub use clock::{Clock, Time};
 pub use history::{Entry, History};
 pub use kubeconfig::CONTEXT;
-pub use preload::PreloadError;
+pub use preload::{Hold, PreloadError};
 pub use proxy::{PortAnswer, Responder};
 
 use access::Tokens;
@@ -176,6 +176,7 @@ struct Inner {
     expiry: expiry::Expiry,
     identity: listen::Identity,
     faults: Arc<faults::Board>,
+    holds: preload::Holds,
 }
 
 impl ApiServer {
@@ -216,6 +217,7 @@ impl ApiServer {
             ports: proxy::Ports::default(),
             expiry: expiry::Expiry::default(),
             identity: listen::Identity::default(),
+            holds: preload::Holds::default(),
             options,
         });
         inner.seed_objects();

@@ -1,14 +1,28 @@
 //! Objects from an earlier life of the cluster: they are there, with their status, when the first
 //! client comes. For scenarios that start full; a hundred thousand requests would take a minute.
 
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::thread;
+
 use bytes::Bytes;
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use super::object::text;
 use super::path::ResourcePath;
 use super::query::Query;
+use super::resources::Resource;
 use super::serve::Call;
+use super::verbs::Birth;
 use super::{ApiServer, Inner, User, meta};
+
+/// Threads that make objects, at most.
+const MAKERS: usize = 8;
+/// Parts that each of them has ready before they are stored.
+const AHEAD: usize = 4;
 
 /// An object that cannot be one of this server.
 #[derive(Debug, thiserror::Error)]
@@ -22,84 +36,202 @@ pub struct PreloadError {
     pub why: String,
 }
 
-impl ApiServer {
-    /// Stores an object with its status, defaulted and checked as a created one. One of that name
-    /// stays as it is.
-    ///
-    /// # Errors
-    /// A kind that is not served, or an object that admission refuses.
-    pub fn preload(&self, object: Value) -> Result<(), PreloadError> {
-        let name = text(&object, "/metadata/name").to_owned();
-        let kind = text(&object, "/kind").to_owned();
-        self.inner
-            .preload(object)
-            .map_err(|why| PreloadError { kind, name, why })
+/// Lists and watches wait while it exists: a cluster that is being filled is not read yet.
+#[derive(Debug)]
+pub struct Hold(Arc<Inner>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.holds.release();
     }
 }
 
-impl Inner {
-    fn preload(&self, mut object: Value) -> Result<(), String> {
-        let (group, version) = match text(&object, "/apiVersion").split_once('/') {
-            Some((group, version)) => (group.to_owned(), version.to_owned()),
-            None => (String::new(), text(&object, "/apiVersion").to_owned()),
-        };
-        let kind = text(&object, "/kind").to_owned();
-        let registry = self.registry();
-        let res = registry
-            .all()
-            .find(|r| r.group == group && r.version == version && r.kind == kind && !r.review)
-            .cloned()
-            .ok_or_else(|| format!("{group}/{version} {kind} is not served"))?;
-        let name = text(&object, "/metadata/name").to_owned();
-        let namespace = text(&object, "/metadata/namespace").to_owned();
-        let key = res.key(&namespace, &name);
-        if self.store.contains(&res.table, &key) {
-            return Ok(());
+/// How many hold the readers up.
+#[derive(Debug, Default)]
+pub(super) struct Holds {
+    count: AtomicUsize,
+    released: Notify,
+}
+
+impl Holds {
+    fn release(&self) {
+        self.count.fetch_sub(1, Ordering::AcqRel);
+        self.released.notify_waiters();
+    }
+
+    /// Ends when nobody holds the readers up.
+    pub(super) async fn over(&self) {
+        loop {
+            let mut released = pin!(self.released.notified());
+            // In line before the look: a release after it wakes this one.
+            released.as_mut().enable();
+            if self.count.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            released.await;
         }
-        let call = Call {
-            path: ResourcePath {
-                group,
-                version,
-                namespace,
-                plural: res.plural.clone(),
-                ..ResourcePath::default()
-            },
-            res,
-            query: Query::default(),
-            user: User::admin(),
-            content_type: String::new(),
-            body: Bytes::new(),
-        };
-        let status = object.get("status").cloned();
-        let taints = object.pointer("/spec/taints").cloned();
-        let uid = self.ids.uid(&call.res.table, &key, true);
-        if let Some(meta) = meta::of(&mut object) {
-            meta.insert("uid".into(), uid.into());
-            meta.entry("creationTimestamp")
-                .or_insert_with(|| self.options.clock.time().into());
-            if call.res.generation {
-                meta.insert("generation".into(), 1.into());
+    }
+}
+
+impl ApiServer {
+    /// Has lists and watches that begin from now on wait until the answer is dropped.
+    pub fn hold(&self) -> Hold {
+        self.inner.holds.count.fetch_add(1, Ordering::AcqRel);
+        Hold(self.inner.clone())
+    }
+
+    /// Stores objects with their status, defaulted and checked as created ones. One whose name is
+    /// taken is left out.
+    ///
+    /// `make` makes the `parts` parts, several at a time on threads of their own; they are stored
+    /// in their order. Blocks until all are.
+    ///
+    /// # Errors
+    /// A kind that is not served, or an object that admission refuses. The parts before it are
+    /// stored.
+    pub fn preload(
+        &self,
+        parts: usize,
+        make: impl Fn(usize) -> Vec<Value> + Sync,
+    ) -> Result<(), PreloadError> {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let makers = cores.min(MAKERS).min(parts);
+        let (inner, make) = (&*self.inner, &make);
+        // Here and once: the clock of a stepped run stands still on its own thread only.
+        let now = &inner.options.clock.time();
+        thread::scope(|scope| {
+            let made: Vec<_> = (0..makers)
+                .map(|first| {
+                    let (send, made) = sync_channel(AHEAD);
+                    scope.spawn(move || {
+                        for part in (first..parts).step_by(makers) {
+                            // Nobody takes it when a part before it was refused.
+                            if send.send(inner.admit_part(make(part), now)).is_err() {
+                                return;
+                            }
+                        }
+                    });
+                    made
+                })
+                .collect();
+            // Part after part, whichever thread is faster: the same order in every run.
+            let parts = made.iter().cycle().take(parts);
+            // A maker that panics is the scope's panic.
+            for part in parts.map_while(|made| made.recv().ok()) {
+                for run in part? {
+                    inner.store_run(run)?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// An admitted object.
+struct Admitted {
+    call: Call,
+    key: String,
+    object: Value,
+}
+
+impl Inner {
+    /// Admits objects, in runs of one kind. Those that do not say when they were created are new
+    /// `now`.
+    fn admit_part(
+        &self,
+        objects: Vec<Value>,
+        now: &str,
+    ) -> Result<Vec<Vec<Admitted>>, PreloadError> {
+        let mut runs: Vec<Vec<Admitted>> = Vec::new();
+        let mut kind: Option<Arc<Resource>> = None;
+        for mut object in objects {
+            let refused = |object: &Value, why: String| PreloadError {
+                kind: text(object, "/kind").to_owned(),
+                name: text(object, "/metadata/name").to_owned(),
+                why,
+            };
+            let same = kind.take().filter(|res| is_of(res, &object));
+            let new = same.is_none();
+            let res = match same.or_else(|| self.resource_for(&object)) {
+                Some(res) => res,
+                None => {
+                    let why = format!(
+                        "{} {} is not served",
+                        text(&object, "/apiVersion"),
+                        text(&object, "/kind")
+                    );
+                    return Err(refused(&object, why));
+                }
+            };
+            let call = call_on(res.clone(), text(&object, "/metadata/namespace"));
+            kind = Some(res);
+            let name = text(&object, "/metadata/name").to_owned();
+            if let Some(meta) = meta::of(&mut object) {
+                meta.entry("creationTimestamp")
+                    .or_insert_with(|| now.into());
+            }
+            let key = self
+                .complete_new(&call, &mut object, &name, Birth::Earlier)
+                .map_err(|error| refused(&object, error.message))?;
+            let admitted = Admitted { call, key, object };
+            match runs.last_mut().filter(|_| !new) {
+                Some(run) => run.push(admitted),
+                None => runs.push(vec![admitted]),
             }
         }
-        self.admit_create(&call, &mut object)
-            .map_err(|error| error.message)?;
-        if let (Some(status), Some(map)) = (status, object.as_object_mut()) {
-            map.insert("status".into(), status);
+        Ok(runs)
+    }
+
+    /// The kind that the object says it is of.
+    fn resource_for(&self, object: &Value) -> Option<Arc<Resource>> {
+        let registry = self.registry();
+        let found = registry.all().find(|res| !res.review && is_of(res, object));
+        found.cloned()
+    }
+
+    /// Stores a run.
+    fn store_run(&self, mut run: Vec<Admitted>) -> Result<(), PreloadError> {
+        let Some(table) = run.first().map(|first| first.call.res.table.clone()) else {
+            return Ok(());
+        };
+        let news = run
+            .iter_mut()
+            .map(|new| (new.key.as_str(), &mut new.object));
+        let stored = self.store.create_all(&table, news);
+        let stored = stored.map_err(|error| PreloadError {
+            kind: table.to_string(),
+            name: String::new(),
+            why: format!("{error:?}"),
+        })?;
+        for (new, _) in run.iter().zip(stored).filter(|(_, stored)| *stored) {
+            self.after_write(&new.call, &new.object);
         }
-        // A new node's taint is long gone.
-        if call.res.is("", "nodes")
-            && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
-        {
-            match taints {
-                Some(taints) => spec.insert("taints".into(), taints),
-                None => spec.remove("taints"),
-            };
-        }
-        self.store
-            .create(&call.res.table, &key, &mut object)
-            .map_err(|error| format!("{error:?}"))?;
-        self.after_write(&call, &object);
         Ok(())
+    }
+}
+
+/// Whether the object says that it is of this kind.
+fn is_of(res: &Resource, object: &Value) -> bool {
+    let version = text(object, "/apiVersion");
+    let (group, version) = version.split_once('/').unwrap_or(("", version));
+    res.kind == text(object, "/kind") && res.group == group && res.version == version
+}
+
+/// The administrator's call that would create it.
+fn call_on(res: Arc<Resource>, namespace: &str) -> Call {
+    Call {
+        path: ResourcePath {
+            group: res.group.clone(),
+            version: res.version.clone(),
+            namespace: namespace.to_owned(),
+            plural: res.plural.clone(),
+            ..ResourcePath::default()
+        },
+        res,
+        query: Query::default(),
+        user: User::admin(),
+        content_type: String::new(),
+        body: Bytes::new(),
     }
 }
 
@@ -121,9 +253,10 @@ mod tests {
             "status": {"phase": "Running"},
         });
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}});
-        for object in [node, pod.clone(), pod] {
-            server.preload(object).unwrap();
-        }
+        server.preload(1, |_| vec![node.clone()]).unwrap();
+        server
+            .preload(2, |_| vec![pod.clone(), pod.clone()])
+            .unwrap();
         let get = |path: &'static str| {
             let client = server.client();
             async move {
@@ -137,11 +270,60 @@ mod tests {
         assert!(pod["metadata"]["uid"].is_string());
         assert!(get("/api/v1/nodes/n").await["spec"]["taints"].is_null());
         let error = server
-            .preload(json!({"kind": "X", "apiVersion": "a/v1"}))
+            .preload(1, |_| vec![json!({"kind": "X", "apiVersion": "a/v1"})])
             .unwrap_err();
         assert_eq!(
             error.to_string(),
             "X  cannot be loaded: a/v1 X is not served"
         );
+    }
+
+    #[tokio::test]
+    async fn parts_are_stored_in_their_order_whoever_makes_them_first() {
+        let server = ApiServer::new(Options {
+            record_history: true,
+            ..Options::default()
+        })
+        .unwrap();
+        let name = |part: usize, at: usize| format!("c-{part:02}-{at}");
+        server
+            .preload(20, |part| {
+                let map = |at| {
+                    json!({"apiVersion": "v1", "kind": "ConfigMap",
+                        "metadata": {"name": name(part, at), "namespace": "default"}})
+                };
+                (0..3).map(map).collect()
+            })
+            .unwrap();
+        let history = server.history().unwrap();
+        let written = history.entries.iter().filter(|e| e.table == "/configmaps");
+        let written: Vec<&str> = written.map(|entry| entry.key.as_str()).collect();
+        let wanted = (0..20).flat_map(|part| (0..3).map(move |at| name(part, at)));
+        let wanted: Vec<String> = wanted.map(|name| format!("default/{name}")).collect();
+        assert_eq!(written, wanted);
+    }
+
+    #[tokio::test]
+    async fn a_list_waits_for_the_end_of_a_hold() {
+        let server = ApiServer::new(Options::default()).unwrap();
+        let hold = server.hold();
+        let client = server.client();
+        let list = tokio::spawn(async move {
+            let request = http::Request::get("/api/v1/pods").body(Vec::new()).unwrap();
+            client.request::<Value>(request).await.unwrap()
+        });
+        let request = http::Request::get("/api/v1/namespaces/default");
+        let request = request.body(Vec::new()).unwrap();
+        // What is no list is answered.
+        server.client().request::<Value>(request).await.unwrap();
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "default"},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        });
+        server.preload(1, |_| vec![pod.clone()]).unwrap();
+        assert!(!list.is_finished());
+        drop(hold);
+        assert_eq!(list.await.unwrap()["items"][0]["metadata"]["name"], "p");
     }
 }

@@ -255,6 +255,9 @@ where
         }
         return Ok(inner.exec(&call, &parts.headers, &mut parts.extensions)?);
     }
+    if matches!(verb, "list" | "watch") {
+        inner.holds.over().await;
+    }
     let answer = inner.dispatch(verb, &call)?;
     let plain = call.path.subresource.is_empty();
     Ok(match table {

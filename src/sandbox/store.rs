@@ -86,6 +86,12 @@ impl Table {
 
     fn record(&mut self, change: Change, limits: HistoryLimits) {
         let rv = change.object.rv;
+        self.remember(change, limits);
+        self.changed.raise(rv);
+    }
+
+    /// Takes a change into the history without a word to those who wait.
+    fn remember(&mut self, change: Change, limits: HistoryLimits) {
         self.history_bytes += change.object.size_bytes();
         self.history.push_back(change);
         while self.history.len() > limits.changes || self.history_bytes > limits.bytes {
@@ -97,7 +103,6 @@ impl Table {
                 .saturating_sub(dropped.object.size_bytes());
             self.floor = dropped.object.rv;
         }
-        self.changed.raise(rv);
     }
 
     /// Changes newer than `rv`.
@@ -120,6 +125,40 @@ struct State {
 }
 
 impl State {
+    /// Adds an object that must not exist.
+    fn add(
+        &mut self,
+        id: &str,
+        key: &str,
+        value: &mut Value,
+        limits: HistoryLimits,
+    ) -> Result<Arc<Object>, Refused> {
+        let rv = self.rv + 1;
+        let table = self.tables.get_mut(id).ok_or(Refused::Missing)?;
+        if table.objects.contains_key(key) {
+            return Err(Refused::Exists);
+        }
+        let key: Arc<str> = key.into();
+        let object =
+            Arc::new(Object::new(key.clone(), rv, value, table.fields).map_err(Refused::Json)?);
+        table.objects.insert(key, object.clone());
+        let change = Change {
+            kind: ChangeKind::Added,
+            object: object.clone(),
+            previous: None,
+        };
+        table.remember(change, limits);
+        self.advance(id, ChangeKind::Added, &object);
+        Ok(object)
+    }
+
+    /// Wakes who waits for changes of a table.
+    fn raise(&self, id: &str, rv: u64) {
+        if let Some(table) = self.tables.get(id) {
+            table.changed.raise(rv);
+        }
+    }
+
     /// Makes a change the newest one.
     fn advance(&mut self, table: &str, kind: ChangeKind, object: &Object) {
         self.rv = object.rv;
@@ -129,7 +168,8 @@ impl State {
     }
 }
 
-/// The store. All of it is under one lock, held for map operations and one serialisation only.
+/// The store. All of it is under one lock, held for map operations and one serialisation only, but
+/// for objects that are loaded by the hundred.
 #[derive(Debug)]
 pub(super) struct Store {
     state: Mutex<State>,
@@ -258,23 +298,33 @@ impl Store {
         value: &mut Value,
     ) -> Result<Arc<Object>, Refused> {
         let mut state = self.lock();
-        let rv = state.rv + 1;
-        let table = state.tables.get_mut(id).ok_or(Refused::Missing)?;
-        if table.objects.contains_key(key) {
-            return Err(Refused::Exists);
-        }
-        let key: Arc<str> = key.into();
-        let object =
-            Arc::new(Object::new(key.clone(), rv, value, table.fields).map_err(Refused::Json)?);
-        table.objects.insert(key, object.clone());
-        let change = Change {
-            kind: ChangeKind::Added,
-            object: object.clone(),
-            previous: None,
-        };
-        table.record(change, self.limits);
-        state.advance(id, ChangeKind::Added, &object);
+        let object = state.add(id, key, value, self.limits)?;
+        state.raise(id, object.rv);
         Ok(object)
+    }
+
+    /// Adds those that do not exist, all of them under one lock and with one word to those who
+    /// wait; tells of each whether it was added.
+    pub(super) fn create_all<'a>(
+        &self,
+        id: &str,
+        news: impl Iterator<Item = (&'a str, &'a mut Value)>,
+    ) -> Result<Vec<bool>, Refused> {
+        let mut state = self.lock();
+        let before = state.rv;
+        let added = news
+            .map(
+                |(key, value)| match state.add(id, key, value, self.limits) {
+                    Ok(_) => Ok(true),
+                    Err(Refused::Exists) => Ok(false),
+                    Err(error) => Err(error),
+                },
+            )
+            .collect();
+        if state.rv > before {
+            state.raise(id, state.rv);
+        }
+        added
     }
 
     /// Replaces an object that must still have the resourceVersion `read`.

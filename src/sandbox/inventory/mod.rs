@@ -232,9 +232,16 @@ impl Fleet {
         Ok(written)
     }
 
-    /// Everything, with ages counted from `now`.
-    pub fn objects_at(&self, now: Timestamp) -> impl Iterator<Item = Value> {
-        self.objects(now).into_iter().map(|(_, object)| object)
+    /// Everything but the nodes.
+    pub fn basics(&self) -> Vec<Value> {
+        let all = self.namespaces.iter().chain(&self.priority_classes);
+        all.cloned().collect()
+    }
+
+    /// `count` nodes from the `first` on, with ages counted from `now`.
+    pub fn nodes_at(&self, first: usize, count: usize, now: Timestamp) -> Vec<Value> {
+        let plans = self.plans.iter().skip(first).take(count);
+        plans.map(|plan| plan.object(self.seed, now)).collect()
     }
 
     /// Everything to create, with its collection.

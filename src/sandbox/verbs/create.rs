@@ -12,6 +12,26 @@ use super::{refused, served};
 /// How many generated names are tried before the server gives up, as in the real one.
 const NAME_TRIES: usize = 8;
 
+/// How an object comes to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::sandbox) enum Birth {
+    /// A client asks for it.
+    Request {
+        /// By an apply, which brings its `managedFields`.
+        applied: bool,
+        /// It is going to be stored: its UID is used up.
+        lasting: bool,
+    },
+    /// It is from an earlier life of the cluster: it has its status and says when it was created.
+    Earlier,
+}
+
+impl Birth {
+    fn lasts(self) -> bool {
+        !matches!(self, Birth::Request { lasting: false, .. })
+    }
+}
+
 impl Inner {
     pub(in crate::sandbox) fn create(&self, call: &Call) -> Result<Answer, ApiError> {
         if call.res.namespaced && call.path.namespace.is_empty() {
@@ -80,44 +100,14 @@ impl Inner {
         dry: bool,
         applied: bool,
     ) -> Result<Answer, ApiError> {
-        let key = call.res.key(&call.path.namespace, name);
-        {
-            let Some(meta) = meta::of(&mut object) else {
-                return Err(ApiError::bad_request("metadata must be an object"));
-            };
-            for field in [
-                "deletionTimestamp",
-                "deletionGracePeriodSeconds",
-                "selfLink",
-                "generation",
-                "resourceVersion",
-            ] {
-                meta.remove(field);
-            }
-            if !applied {
-                meta.remove("managedFields");
-            }
-            meta::drop_empty(meta);
-            meta::check_values(&call.res, meta)?;
-        }
-        let existing = self.store.get(&call.res.table, &key);
-        let taken = existing.is_some();
-        if let Some(meta) = meta::of(&mut object) {
-            meta.insert(
-                "uid".into(),
-                self.ids.uid(&call.res.table, &key, !dry && !taken).into(),
-            );
-            meta.insert("creationTimestamp".into(), self.options.clock.time().into());
-            if call.res.generation {
-                meta.insert("generation".into(), 1.into());
-            }
-        }
-        if call.res.status == StatusRule::Reset
-            && let Some(map) = object.as_object_mut()
-        {
-            map.remove("status");
-        }
-        self.admit_create(call, &mut object)?;
+        let existing = self
+            .store
+            .get(&call.res.table, &call.res.key(&call.path.namespace, name));
+        let birth = Birth::Request {
+            applied,
+            lasting: !dry && existing.is_none(),
+        };
+        let key = self.complete_new(call, &mut object, name, birth)?;
         if let Some(existing) = existing {
             let mut error = ApiError::already_exists(&call.res, name);
             if existing
@@ -138,6 +128,73 @@ impl Inner {
             .map_err(|error| refused(&call.res, name, &error))?;
         self.after_write(call, &object);
         Ok(Answer::Bytes(201, convert::render(&call.res, &stored)))
+    }
+
+    /// Does to an object (stored form) what the server does before it stores it under `name`, and
+    /// returns its key.
+    pub(in crate::sandbox) fn complete_new(
+        &self,
+        call: &Call,
+        object: &mut Value,
+        name: &str,
+        birth: Birth,
+    ) -> Result<String, ApiError> {
+        let key = call.res.key(&call.path.namespace, name);
+        let Some(meta) = meta::of(object) else {
+            return Err(ApiError::bad_request("metadata must be an object"));
+        };
+        for field in [
+            "deletionTimestamp",
+            "deletionGracePeriodSeconds",
+            "selfLink",
+            "generation",
+            "resourceVersion",
+        ] {
+            meta.remove(field);
+        }
+        if !matches!(birth, Birth::Request { applied: true, .. }) {
+            meta.remove("managedFields");
+        }
+        meta::drop_empty(meta);
+        meta::check_values(&call.res, meta)?;
+        let uid = self.ids.uid(&call.res.table, &key, birth.lasts());
+        meta.insert("uid".into(), uid.into());
+        if birth != Birth::Earlier {
+            meta.insert("creationTimestamp".into(), self.options.clock.time().into());
+        }
+        if call.res.generation {
+            meta.insert("generation".into(), 1.into());
+        }
+        if birth == Birth::Earlier {
+            return self.admit_grown(call, object).map(|()| key);
+        }
+        if call.res.status == StatusRule::Reset
+            && let Some(map) = object.as_object_mut()
+        {
+            map.remove("status");
+        }
+        self.admit_create(call, object)?;
+        Ok(key)
+    }
+
+    /// Admits an object that has lived for a while: its status is its own, and the taint of a new
+    /// node is long gone.
+    fn admit_grown(&self, call: &Call, object: &mut Value) -> Result<(), ApiError> {
+        let status = object.get("status").cloned();
+        let node = call.res.is("", "nodes");
+        let taints = object.pointer("/spec/taints").filter(|_| node).cloned();
+        self.admit_create(call, object)?;
+        if let (Some(status), Some(map)) = (status, object.as_object_mut()) {
+            map.insert("status".into(), status);
+        }
+        let spec = object.get_mut("spec").and_then(Value::as_object_mut);
+        if let Some(spec) = spec.filter(|_| node) {
+            match taints {
+                Some(taints) => spec.insert("taints".into(), taints),
+                None => spec.remove("taints"),
+            };
+        }
+        Ok(())
     }
 
     /// The body's namespace must be the URL's; an absent one is filled in.

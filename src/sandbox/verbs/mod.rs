@@ -10,6 +10,7 @@ mod scale;
 mod update;
 
 pub(super) use apply::MEDIA_TYPE as APPLY;
+pub(super) use create::Birth;
 pub(super) use delete::{DeleteOptions, Propagation};
 pub(super) use eviction::OwnBudgets;
 pub(super) use read::matcher;
