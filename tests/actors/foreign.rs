@@ -84,7 +84,10 @@ fn one_queue() -> kueue::Settings {
                 nominal: 8,
                 borrowing: None,
             }],
+            preempts: "LowerPriority".to_owned(),
+            reclaims: String::new(),
         }],
+        priorities: vec![("dev".to_owned(), 100), ("prod".to_owned(), 1_000)],
         local_queues: vec![kueue::LocalQueue {
             namespace: "default".to_owned(),
             name: "main".to_owned(),
@@ -246,14 +249,14 @@ async fn kueue_stops_what_is_deactivated_and_lets_gated_pods_go() {
         .body(serde_json::to_vec(&json!({"spec": {"active": false}})).unwrap())
         .unwrap();
     cluster.client.request::<Value>(request).await.unwrap();
-    let evicted = workload(&cluster, "long", "is evicted", |w| {
+    workload(&cluster, "long", "is evicted", |w| {
         condition(w, "Evicted") == Some(("True", "Deactivated"))
     })
     .await;
-    assert_eq!(
-        condition(&evicted, "Admitted"),
-        Some(("False", "NoReservation"))
-    );
+    let evicted = workload(&cluster, "long", "has stopped", |w| {
+        condition(w, "Admitted") == Some(("False", "NoReservation"))
+    })
+    .await;
     assert!(evicted["status"]["admission"].is_null());
     let jobs: Api<Job> = cluster.api("default");
     eventually_within(
@@ -266,6 +269,90 @@ async fn kueue_stops_what_is_deactivated_and_lets_gated_pods_go() {
         },
     )
     .await;
+    cluster.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn kueue_stops_the_less_important_and_lets_it_come_again() {
+    let foreign = Settings {
+        kueue: Some(one_queue()),
+        default_scheduler: true,
+        ..Settings::default()
+    };
+    let cluster = Cluster::with(&Options {
+        world: World {
+            foreign,
+            training: Some(Default::default()),
+            ..World::default()
+        },
+        ..Options::default()
+    });
+    cluster.node("n1", 8).await;
+    for (name, class, secs) in [("sweep", "dev", 600), ("deadline", "prod", 120)] {
+        let mut job = job(name, "main", 2, 4, secs);
+        job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!(class);
+        let _: Job = cluster.create("default", job).await;
+        workload(&cluster, name, "runs", |w| {
+            condition(w, "PodsReady") == Some(("True", "Started"))
+        })
+        .await;
+    }
+    let first = workload(&cluster, "sweep", "is told", |_| true).await;
+    let by = workload(&cluster, "deadline", "is told", |_| true).await;
+    assert_eq!(by["spec"]["priority"], 1_000);
+    assert_eq!(
+        by["spec"]["priorityClassRef"],
+        json!({"group": "kueue.x-k8s.io", "kind": "WorkloadPriorityClass", "name": "prod"})
+    );
+    for (kind, is) in [
+        ("Evicted", ("True", "Preempted")),
+        ("Preempted", ("True", "InClusterQueue")),
+        ("Admitted", ("False", "NoReservation")),
+        ("Requeued", ("True", "Preempted")),
+        ("QuotaReserved", ("False", "WaitingForQuota")),
+    ] {
+        assert_eq!(condition(&first, kind), Some(is), "{kind}");
+    }
+    let said = first["status"]["conditions"].as_array().unwrap();
+    let said = said.iter().find(|c| c["type"] == "Preempted").unwrap();
+    let words = format!(
+        "Preempted to accommodate a workload (UID: {}, JobUID: {}) due to prioritization in the \
+         ClusterQueue; preemptor path: /cq; preemptee path: /cq",
+        by["metadata"]["uid"].as_str().unwrap(),
+        by["metadata"]["labels"]["kueue.x-k8s.io/job-uid"]
+            .as_str()
+            .unwrap(),
+    );
+    assert_eq!(said["message"], words);
+    assert_eq!(
+        first["status"]["schedulingStats"]["evictions"],
+        json!([{"reason": "Preempted", "underlyingCause": "", "count": 1}])
+    );
+    // The quota was free only once the pods of the first had gone.
+    let events: Api<Event> = cluster.api("default");
+    let all = events.list(&ListParams::default()).await.unwrap();
+    let waited = all
+        .iter()
+        .find(|event| event.reason.as_deref() == Some("WaitingForPreemptedWorkloads"));
+    assert_eq!(
+        waited.and_then(|event| event.message.as_deref()),
+        Some(
+            "couldn't assign flavors to pod set main: insufficient unused quota for \
+             nvidia.com/gpu in flavor reserved, 8 more needed. Pending the preemption of 1 \
+             workload(s)"
+        )
+    );
+    let again = workload(&cluster, "sweep", "runs again", |w| {
+        condition(w, "PodsReady") == Some(("True", "Started"))
+    })
+    .await;
+    assert_eq!(
+        condition(&again, "Preempted"),
+        Some(("False", "QuotaReserved"))
+    );
+    let said = again["status"]["conditions"].as_array().unwrap();
+    let said = said.iter().find(|c| c["type"] == "Evicted").unwrap();
+    assert_eq!(said["message"], format!("Previously: {words}"));
     cluster.stop().await;
 }
 

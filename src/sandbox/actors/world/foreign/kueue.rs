@@ -14,11 +14,14 @@ use crate::sandbox::calls::path;
 pub(super) const CLUSTER_QUEUES: &str = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues";
 pub(super) const LOCAL_QUEUES: &str = "/apis/kueue.x-k8s.io/v1beta2/localqueues";
 pub(super) const WORKLOADS: &str = "/apis/kueue.x-k8s.io/v1beta2/workloads";
+pub(super) const PRIORITY_CLASSES: &str = "/apis/kueue.x-k8s.io/v1beta2/workloadpriorityclasses";
 const FLAVORS: &str = "/apis/kueue.x-k8s.io/v1beta2/resourceflavors";
 const TOPOLOGIES: &str = "/apis/kueue.x-k8s.io/v1beta2/topologies";
 pub(super) const API_VERSION: &str = "kueue.x-k8s.io/v1beta2";
 /// Label with the queue that a Job or pod wants.
 pub(super) const QUEUE_LABEL: &str = "kueue.x-k8s.io/queue-name";
+/// Label with the WorkloadPriorityClass of a Job or pod.
+pub(super) const PRIORITY_LABEL: &str = "kueue.x-k8s.io/priority-class";
 /// Scheduling gate of a plain pod that waits.
 pub(super) const GATE: &str = "kueue.x-k8s.io/admission";
 
@@ -31,6 +34,8 @@ pub struct Settings {
     pub cluster_queues: Vec<ClusterQueue>,
     /// LocalQueues.
     pub local_queues: Vec<LocalQueue>,
+    /// WorkloadPriorityClasses: names with their values.
+    pub priorities: Vec<(String, i64)>,
     /// Node labels of the Topology `default`, the widest level first; none when empty.
     pub topology: Vec<String>,
 }
@@ -55,6 +60,10 @@ pub struct ClusterQueue {
     pub strict: bool,
     /// GPUs in each flavor, the preferred first.
     pub gpus: Vec<GpuQuota>,
+    /// `withinClusterQueue`: whom of its own it stops for a workload; `Never` when empty.
+    pub preempts: String,
+    /// `reclaimWithinCohort`: whom of those that borrow from it; `Never` when empty.
+    pub reclaims: String,
 }
 
 /// GPUs of one flavor.
@@ -95,6 +104,16 @@ impl Settings {
             let spec = json!({"levels": levels.collect::<Vec<_>>()});
             all.push((TOPOLOGIES.to_owned(), object("Topology", "default", spec)));
         }
+        for (name, value) in &self.priorities {
+            let class = json!({
+                "apiVersion": API_VERSION,
+                "kind": "WorkloadPriorityClass",
+                "metadata": {"name": name},
+                "value": value,
+                "description": "",
+            });
+            all.push((PRIORITY_CLASSES.to_owned(), class));
+        }
         for flavor in &self.flavors {
             let mut spec = json!({"nodeLabels": flavor.node_labels});
             if let Some(map) = spec.as_object_mut().filter(|_| !self.topology.is_empty()) {
@@ -124,9 +143,9 @@ impl Settings {
                     "whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor",
                 },
                 "preemption": {
-                    "reclaimWithinCohort": "Never",
+                    "reclaimWithinCohort": or_never(&queue.reclaims),
                     "borrowWithinCohort": {"policy": "Never"},
-                    "withinClusterQueue": "Never",
+                    "withinClusterQueue": or_never(&queue.preempts),
                 },
                 "resourceGroups": [{
                     "coveredResources": ["nvidia.com/gpu"],
@@ -169,6 +188,10 @@ impl Settings {
     }
 }
 
+fn or_never(policy: &str) -> &str {
+    if policy.is_empty() { "Never" } else { policy }
+}
+
 pub(super) fn namespaced(plural: &str, namespace: &str) -> String {
     format!("/apis/{API_VERSION}/namespaces/{namespace}/{plural}")
 }
@@ -184,15 +207,24 @@ pub(super) fn workload_key(kind: &str, owner: &Meta) -> String {
     format!("{}/{}", owner.namespace, workload_name(kind, owner))
 }
 
+/// A workload's priority and the class that gives it.
+#[derive(Debug)]
+pub(super) struct Priority {
+    pub value: i64,
+    /// `spec.priorityClassRef`.
+    pub class: Value,
+}
+
 pub(super) fn workload(
     prefix: &str,
     owner: &Meta,
     (api_version, kind): (&str, &str),
     count: i64,
     template: &Value,
+    priority: Option<Priority>,
 ) -> Value {
     let label = |key: &str| owner.labels.get(key).cloned().unwrap_or_default();
-    json!({
+    let mut workload = json!({
         "apiVersion": API_VERSION,
         "kind": "Workload",
         "metadata": {
@@ -208,7 +240,12 @@ pub(super) fn workload(
             "podSets": [{"name": "main", "count": count, "template": template}],
             "queueName": label(QUEUE_LABEL),
             "active": true,
-            "priority": 0,
+            "priority": priority.as_ref().map_or(0, |priority| priority.value),
         },
-    })
+    });
+    let spec = workload.get_mut("spec").and_then(Value::as_object_mut);
+    if let (Some(spec), Some(priority)) = (spec, priority) {
+        spec.insert("priorityClassRef".to_owned(), priority.class);
+    }
+    workload
 }

@@ -11,7 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::ensure_all;
 use super::kueue::{
-    API_VERSION, CLUSTER_QUEUES, GATE, QUEUE_LABEL, Settings, namespaced, workload, workload_key,
+    API_VERSION, CLUSTER_QUEUES, GATE, PRIORITY_CLASSES, PRIORITY_LABEL, Priority, QUEUE_LABEL,
+    Settings, namespaced, workload, workload_key,
 };
 use super::kueue_status as status;
 use super::standing::text;
@@ -209,12 +210,14 @@ impl Kueue {
             if status::job_end(&job).is_some() || self.workloads.contains_key(&key) {
                 continue;
             }
+            let priority = self.priority(&job.metadata, &job.spec.template).await;
             let object = workload(
                 "job",
                 &job.metadata,
                 ("batch/v1", "Job"),
                 job.spec.parallelism.unwrap_or(1).max(1),
                 &job.spec.template,
+                priority,
             );
             self.create(&key, &job.metadata.namespace, object).await;
         }
@@ -228,7 +231,9 @@ impl Kueue {
                 continue;
             };
             let template = json!({"metadata": {}, "spec": whole.get("spec")});
-            let object = workload("pod", &pod.metadata, ("v1", "Pod"), 1, &template);
+            let priority = self.priority(&pod.metadata, &template).await;
+            let owner = ("v1", "Pod");
+            let object = workload("pod", &pod.metadata, owner, 1, &template, priority);
             self.create(&key, &pod.metadata.namespace, object).await;
         }
         for job in self.jobs.values().cloned().collect::<Vec<_>>() {
@@ -242,6 +247,33 @@ impl Kueue {
                     .await;
             }
         }
+    }
+
+    /// What gives the workload of an owner its priority: Kueue's class, else that of its pods.
+    async fn priority(&self, owner: &Meta, template: &Value) -> Option<Priority> {
+        let of_pods = template.pointer("/spec/priorityClassName");
+        let of_pods = of_pods
+            .and_then(Value::as_str)
+            .filter(|name| !name.is_empty());
+        let (collection, group, kind, name) = match owner.labels.get(PRIORITY_LABEL) {
+            Some(name) => (
+                PRIORITY_CLASSES,
+                "kueue.x-k8s.io",
+                "WorkloadPriorityClass",
+                name.as_str(),
+            ),
+            None => (
+                path::PRIORITY_CLASSES,
+                "scheduling.k8s.io",
+                "PriorityClass",
+                of_pods?,
+            ),
+        };
+        let class: Value = self.calls.get(&format!("{collection}/{name}")).await.ok()?;
+        Some(Priority {
+            value: class.get("value").and_then(Value::as_i64).unwrap_or(0),
+            class: json!({"group": group, "kind": kind, "name": name}),
+        })
     }
 
     async fn create(&mut self, key: &str, namespace: &str, object: Value) {
@@ -367,12 +399,21 @@ impl Kueue {
         Some((local, cluster))
     }
 
-    /// Workloads that were made inactive, or whose queue drains, lose their quota and stop.
+    /// Workloads that were made inactive, or whose queue drains, are told to stop; those that have
+    /// been told do, and lose their quota once their pods are gone.
     async fn evict(&mut self) {
         let now = self.clock.now();
         for (key, object) in self.workloads.clone() {
             let holds = status::is_true(&object, "QuotaReserved");
             if !holds || status::is_true(&object, "Finished") {
+                continue;
+            }
+            if status::is_true(&object, "Evicted") {
+                if self.stopped(&object).await {
+                    let mut wanted = object.status.clone();
+                    status::unreserve(&mut wanted, &object, now);
+                    self.write(&key, &wanted).await;
+                }
                 continue;
             }
             let inactive = object.spec.get("active").and_then(Value::as_bool) == Some(false);
@@ -388,22 +429,41 @@ impl Kueue {
                 _ => continue,
             };
             let mut wanted = object.status.clone();
-            status::set(&mut wanted, &object, "Evicted", true, why, now);
-            status::unreserve(&mut wanted, &object, why.1, now);
+            status::evict(&mut wanted, &object, why, now);
             self.write(&key, &wanted).await;
-            let owner = object.metadata.controller().cloned();
-            let job = owner.and_then(|owner| self.jobs.get(&owner.uid).cloned());
-            if let Some(job) = job.filter(|job| !job.spec.suspend) {
-                self.patch_job(&job, &json!({"spec": {"suspend": true}}))
-                    .await;
-            }
         }
+    }
+
+    /// Stops what a workload stands for; true once none of its pods is left.
+    async fn stopped(&mut self, object: &Custom) -> bool {
+        let Some(owner) = object.metadata.controller().cloned() else {
+            return true;
+        };
+        if let Some(job) = self.jobs.get(&owner.uid).cloned() {
+            let asked = job.spec.suspend
+                || self
+                    .patch_job(&job, &json!({"spec": {"suspend": true}}))
+                    .await;
+            return asked && job.spec.suspend && status::job_active(&job) == 0;
+        }
+        if let Some(pod) = self.pods.get(&owner.uid).cloned() {
+            // A plain pod cannot be suspended: it is deleted, and its workload goes with it.
+            if pod.metadata.deletion_timestamp.is_none()
+                && let Err(error) = self.calls.delete(&pod_path(&pod), &owner.uid, None).await
+            {
+                tracing::debug!(%error, "pod of an evicted workload not deleted");
+                self.dirty = true;
+            }
+            return false;
+        }
+        true
     }
 
     /// Admitted Jobs are resumed and admitted pods let go, on nodes of their flavors.
     async fn release(&mut self) {
         for object in self.workloads.values().cloned().collect::<Vec<_>>() {
-            if !status::is_true(&object, "Admitted") || status::is_true(&object, "Finished") {
+            let goes = |kind: &str| status::is_true(&object, kind);
+            if !goes("Admitted") || goes("Finished") || goes("Evicted") {
                 continue;
             }
             let Some(owner) = object.metadata.controller() else {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::kueue_actor::Kueue;
+use super::kueue_preempt::{Asker, Holder, Policy, victims};
 use super::kueue_quota::{Amounts, Assignment, Quotas, Usage};
 use super::kueue_status as status;
 use super::standing::text;
@@ -39,13 +40,8 @@ impl Kueue {
                 !status::is_true(object, "QuotaReserved") && !status::is_true(object, "Finished")
             })
             .map(|(key, object)| {
-                let priority = object
-                    .spec
-                    .get("priority")
-                    .and_then(Value::as_i64)
-                    .unwrap_or(0);
                 (
-                    -priority,
+                    -status::priority(object),
                     object.metadata.creation_timestamp.clone(),
                     key.clone(),
                 )
@@ -94,10 +90,18 @@ impl Kueue {
                     self.say(&object, "Admitted", false, admitted).await;
                 }
                 Err((reason, message)) => {
+                    let (mut reason, mut message) = (reason, message);
+                    if reason == "WaitingForQuota"
+                        && let Some(pending) = self.preempt(&object, &quotas, &mut usage).await
+                    {
+                        reason = "WaitingForPreemptedWorkloads";
+                        message =
+                            format!("{message}. Pending the preemption of {pending} workload(s)");
+                    }
                     let before = status::reason(&object, "QuotaReserved");
                     let why = (reason, message.as_str());
                     status::set(&mut wanted, &object, "QuotaReserved", false, why, now);
-                    if reason == "WaitingForQuota"
+                    if reason.starts_with("WaitingFor")
                         && let Some((_, cluster)) = self.cluster_queue_of(&object)
                         && text(&cluster.spec, "queueingStrategy") == "StrictFIFO"
                     {
@@ -110,6 +114,98 @@ impl Kueue {
                 }
             }
         }
+    }
+
+    /// Stops others so that the workload finds quota in a later round, which it is counted with
+    /// from now on; how many, and `None` when that does not help.
+    async fn preempt(
+        &mut self,
+        object: &Custom,
+        quotas: &BTreeMap<String, Quotas>,
+        usage: &mut Usage,
+    ) -> Option<usize> {
+        let (_, cluster) = self.cluster_queue_of(object)?;
+        let queue = cluster.metadata.name.clone();
+        let asks = status::asks(object);
+        let asker = Asker {
+            queue: &queue,
+            priority: status::priority(object),
+            created: object
+                .metadata
+                .creation_timestamp
+                .as_deref()
+                .unwrap_or_default(),
+            asks: &asks,
+            policy: Policy::read(&cluster.spec),
+        };
+        let (assignment, victims) = victims(&asker, quotas, usage, &self.holders())?;
+        for (resource, flavor) in assignment {
+            let amount = asks.get(&resource).copied().unwrap_or(0);
+            *usage.entry((queue.clone(), flavor, resource)).or_default() += amount;
+        }
+        let path = |queue: &str| {
+            let cohort = quotas
+                .get(queue)
+                .map_or("", |quotas| quotas.cohort.as_str());
+            match cohort {
+                "" => format!("/{queue}"),
+                cohort => format!("/{cohort}/{queue}"),
+            }
+        };
+        let job = object.metadata.controller().map(|owner| owner.uid.clone());
+        for (key, cause) in &victims {
+            let Some(victim) = self.workloads.get(key).cloned() else {
+                continue;
+            };
+            if status::is_true(&victim, "Evicted") {
+                continue;
+            }
+            let theirs = text(victim.status.get("admission")?, "clusterQueue");
+            let message = format!(
+                "Preempted to accommodate a workload (UID: {}, JobUID: {}) due to {}; preemptor \
+                 path: {}; preemptee path: {}",
+                object.metadata.uid,
+                job.as_deref().unwrap_or("UNKNOWN"),
+                cause.words(),
+                path(&queue),
+                path(&theirs),
+            );
+            let now = self.clock.now();
+            let mut wanted = victim.status.clone();
+            status::evict(&mut wanted, &victim, ("Preempted", &message), now);
+            let why = (cause.reason(), message.as_str());
+            status::set(&mut wanted, &victim, "Preempted", true, why, now);
+            self.write(key, &wanted).await;
+            self.say(&victim, "EvictedDueToPreempted", false, message.clone())
+                .await;
+            self.say(&victim, "Preempted", false, message).await;
+        }
+        Some(victims.len())
+    }
+
+    /// The workloads that hold quota.
+    fn holders(&self) -> Vec<Holder> {
+        let all = self.workloads.iter().filter(|(_, object)| {
+            status::is_true(object, "QuotaReserved") && !status::is_true(object, "Finished")
+        });
+        let holder = |(key, object): (&String, &std::sync::Arc<Custom>)| {
+            let mut holds = Usage::new();
+            status::add_usage(object, &mut holds);
+            Some(Holder {
+                key: key.clone(),
+                queue: text(object.status.get("admission")?, "clusterQueue"),
+                priority: status::priority(object),
+                created: object
+                    .metadata
+                    .creation_timestamp
+                    .clone()
+                    .unwrap_or_default(),
+                since: status::reserved_at(object),
+                evicted: status::is_true(object, "Evicted"),
+                holds,
+            })
+        };
+        all.filter_map(holder).collect()
     }
 
     /// The queue, amounts and flavors of a workload that may go; else reason and message.

@@ -165,6 +165,13 @@ impl Quotas {
         over_limit.max(taken - total)
     }
 
+    /// Its own quota of a resource in a flavor, in thousandths.
+    pub(super) fn nominal(&self, flavor: &str, resource: &str) -> i128 {
+        let found = self.flavors.iter().find(|(name, _)| name == flavor);
+        let quota = found.and_then(|(_, quotas)| quotas.get(resource));
+        quota.map_or(0, |quota| quota.nominal)
+    }
+
     /// Flavors with their resources, for the status: nominal quota of each.
     pub(super) fn flavors(&self) -> impl Iterator<Item = (&String, Vec<(&String, i128)>)> {
         self.flavors.iter().map(|(flavor, quotas)| {

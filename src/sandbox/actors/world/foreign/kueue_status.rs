@@ -85,8 +85,43 @@ pub(super) fn set_ready(status: &mut Value, object: &Custom, ready: bool, now: T
     set(status, object, "PodsReady", ready, why, now);
 }
 
-/// Takes the quota away from a workload.
-pub(super) fn unreserve(status: &mut Value, object: &Custom, message: &str, now: Timestamp) {
+/// Says that a workload is to be stopped, and counts it.
+pub(super) fn evict(
+    status: &mut Value,
+    object: &Custom,
+    (reason, message): (&str, &str),
+    now: Timestamp,
+) {
+    set(status, object, "Evicted", true, (reason, message), now);
+    let Some(map) = status.as_object_mut() else {
+        return;
+    };
+    let stats = map
+        .entry("schedulingStats")
+        .or_insert_with(|| json!({"evictions": []}));
+    let Some(list) = stats.get_mut("evictions").and_then(Value::as_array_mut) else {
+        return;
+    };
+    let before = list.iter_mut().find(|one| text(one, "reason") == reason);
+    match before.and_then(|one| one.get_mut("count")) {
+        Some(count) => *count = json!(count.as_i64().unwrap_or(0) + 1),
+        None => list.push(json!({"reason": reason, "underlyingCause": "", "count": 1})),
+    }
+}
+
+/// Takes the quota away from a workload that was stopped; one that was preempted may come again at
+/// once.
+pub(super) fn unreserve(status: &mut Value, object: &Custom, now: Timestamp) {
+    let why = find(status, "Evicted").cloned().unwrap_or_default();
+    let (reason, message) = (text(&why, "reason"), text(&why, "message"));
+    release(status, object, &message, now);
+    if reason == "Preempted" {
+        let why = (reason.as_str(), message.as_str());
+        set(status, object, "Requeued", true, why, now);
+    }
+}
+
+fn release(status: &mut Value, object: &Custom, message: &str, now: Timestamp) {
     set(
         status,
         object,
@@ -123,9 +158,14 @@ pub(super) fn admit(
     );
     let why = ("Admitted", "The workload is admitted");
     set(status, object, "Admitted", true, why, now);
-    if find(status, "Evicted").is_some() {
-        let why = ("QuotaReserved", "Previously evicted");
-        set(status, object, "Evicted", false, why, now);
+    for kind in ["Evicted", "Preempted"] {
+        let Some(before) = find(status, kind).filter(|before| text(before, "status") == "True")
+        else {
+            continue;
+        };
+        let message = format!("Previously: {}", text(before, "message"));
+        let why = ("QuotaReserved", message.as_str());
+        set(status, object, kind, false, why, now);
     }
     if let Some(map) = status.as_object_mut() {
         let admission = json!({
@@ -149,6 +189,25 @@ fn pod_set(object: &Custom) -> Option<&Value> {
 pub(super) fn pod_count(object: &Custom) -> i64 {
     let count = pod_set(object).and_then(|set| set.get("count"));
     count.and_then(Value::as_i64).unwrap_or(1)
+}
+
+/// Its priority among those that wait.
+pub(super) fn priority(object: &Custom) -> i64 {
+    let priority = object.spec.get("priority").and_then(Value::as_i64);
+    priority.unwrap_or(0)
+}
+
+/// When the workload got its quota.
+pub(super) fn reserved_at(object: &Custom) -> String {
+    find(&object.status, "QuotaReserved").map_or_else(String::new, |condition| {
+        text(condition, "lastTransitionTime")
+    })
+}
+
+/// Pods of a Job that have not ended.
+pub(super) fn job_active(job: &Job) -> i64 {
+    let count = |field: &str| job.status.get(field).and_then(Value::as_i64).unwrap_or(0);
+    count("active") + count("terminating")
 }
 
 /// What all pods of the workload ask for together.

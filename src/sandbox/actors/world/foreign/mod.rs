@@ -9,6 +9,7 @@ mod kai_shares;
 pub mod kueue;
 mod kueue_actor;
 mod kueue_admit;
+mod kueue_preempt;
 mod kueue_quota;
 mod kueue_status;
 mod placer;

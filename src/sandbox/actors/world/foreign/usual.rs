@@ -28,6 +28,8 @@ pub fn kueue(teams: &[String], gpus: u32) -> kueue::Settings {
         cohort: "teams".to_owned(),
         strict: false,
         gpus: tiers.map(quota).into(),
+        preempts: "LowerPriority".to_owned(),
+        reclaims: "Any".to_owned(),
     };
     let local_queue = |team: &String| LocalQueue {
         namespace: team.clone(),
@@ -38,6 +40,9 @@ pub fn kueue(teams: &[String], gpus: u32) -> kueue::Settings {
         flavors: tiers.map(flavor).into(),
         cluster_queues: teams.iter().map(cluster_queue).collect(),
         local_queues: teams.iter().map(local_queue).collect(),
+        priorities: [("prod", 1_000), ("dev", 100)]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into(),
         topology: FABRIC.map(str::to_owned).into(),
     }
 }
