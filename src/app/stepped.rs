@@ -15,7 +15,7 @@ use super::engine::{Engine, Feed, Options as EngineOptions};
 use super::place::Place;
 use super::schedule::Scheduling;
 use crate::cluster::write::WriteMode;
-use crate::sandbox::{ApiServer, History, Options, SandboxError, Time};
+use crate::sandbox::{ApiServer, History, Options, SandboxError, Time, Witness};
 use tokio_util::sync::CancellationToken;
 
 /// When stepped runs begin, unless they say otherwise: 2026-11-30T12:00:00Z.
@@ -58,6 +58,14 @@ impl Stepped {
     /// # Errors
     /// The world could not be brought to life.
     pub fn run(self) -> Result<History, SteppedError> {
+        self.run_before(None)
+    }
+
+    /// The same, and `witness` is told of everything that is written.
+    ///
+    /// # Errors
+    /// The world could not be brought to life.
+    pub fn run_before(self, witness: Option<Witness>) -> Result<History, SteppedError> {
         // A fresh thread: its generator has drawn nothing yet.
         let thread = std::thread::Builder::new()
             .name("stepped".to_owned())
@@ -67,12 +75,12 @@ impl Stepped {
                     .enable_time()
                     .start_paused(true)
                     .build()?;
-                runtime.block_on(self.live())
+                runtime.block_on(self.live(witness))
             })?;
         thread.join().map_err(|_| SteppedError::Broken)?
     }
 
-    async fn live(mut self) -> Result<History, SteppedError> {
+    async fn live(mut self, witness: Option<Witness>) -> Result<History, SteppedError> {
         let epoch = Timestamp::from_second(EPOCH_SECS).unwrap_or_default();
         let time = Time::starting(epoch);
         let end = tokio::time::Instant::now() + self.length;
@@ -80,6 +88,7 @@ impl Stepped {
             seed: self.world.play.seed,
             clock: time.into(),
             record_history: true,
+            witness,
             ..Options::default()
         })?;
         let stop = CancellationToken::new();

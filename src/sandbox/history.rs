@@ -1,6 +1,7 @@
 //! The history of all objects as one digest, to tell whether two runs wrote the same.
 
 use std::fmt;
+use std::sync::Arc;
 
 use ring::digest::{Context, SHA256, digest};
 
@@ -31,11 +32,42 @@ pub struct History {
     pub entries: Vec<Entry>,
 }
 
+/// A change as a [`Witness`] is told of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Seen<'a> {
+    /// `ADDED`, `MODIFIED` or `DELETED`.
+    pub change: &'static str,
+    /// The collection, `group/plural`.
+    pub table: &'a str,
+    /// `namespace/name`, or `name`.
+    pub key: &'a str,
+    /// The object after it, or as it was last; JSON.
+    pub json: &'a [u8],
+}
+
+/// Is told of every change while it is made: what takes long holds up the server.
+#[derive(Clone)]
+pub struct Witness(Arc<dyn Fn(Seen<'_>) + Send + Sync>);
+
+impl Witness {
+    /// One that calls `told`.
+    pub fn new(told: impl Fn(Seen<'_>) + Send + Sync + 'static) -> Self {
+        Witness(Arc::new(told))
+    }
+}
+
+impl fmt::Debug for Witness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Witness")
+    }
+}
+
 /// Takes them in.
 #[derive(Clone)]
 pub(super) struct Recorder {
     context: Context,
     entries: Vec<Entry>,
+    witness: Option<Witness>,
 }
 
 impl fmt::Debug for Recorder {
@@ -44,16 +76,16 @@ impl fmt::Debug for Recorder {
     }
 }
 
-impl Default for Recorder {
-    fn default() -> Self {
+impl Recorder {
+    /// One that has taken in nothing, and tells `witness` of what comes.
+    pub(super) fn new(witness: Option<Witness>) -> Self {
         Recorder {
             context: Context::new(&SHA256),
             entries: Vec::new(),
+            witness,
         }
     }
-}
 
-impl Recorder {
     /// The next change: the state after it, or the last one of a deleted object.
     pub(super) fn add(&mut self, table: &str, kind: ChangeKind, object: &Object) {
         let own = digest(&SHA256, &object.json);
@@ -62,6 +94,14 @@ impl Recorder {
             ChangeKind::Modified => "MODIFIED",
             ChangeKind::Deleted => "DELETED",
         };
+        if let Some(Witness(told)) = &self.witness {
+            told(Seen {
+                change,
+                table,
+                key: &object.key,
+                json: &object.json,
+            });
+        }
         // NUL is in none of the parts and keeps them apart.
         for part in [change, "\0", table, "\0", &object.key, "\0"] {
             self.context.update(part.as_bytes());

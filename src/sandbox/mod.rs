@@ -73,13 +73,14 @@ use serde_json::{Value, json};
 pub use access::User;
 pub use audit::AuditEntry;
 pub use clock::{Clock, Time};
-pub use history::{Entry, History};
+pub use history::{Entry, History, Seen, Witness};
 pub use kubeconfig::CONTEXT;
 pub use preload::{Hold, PreloadError};
 pub use proxy::{PortAnswer, Responder};
 
 use access::Tokens;
 use audit::Audit;
+use history::Recorder;
 use ids::Ids;
 use resources::{Registry, Resource};
 use store::{HistoryLimits, Store};
@@ -108,6 +109,8 @@ pub struct Options {
     pub expired_watch_as_status: bool,
     /// Keep a digest of all changes of objects, see [`ApiServer::history`].
     pub record_history: bool,
+    /// With `record_history`: who is told of each of them.
+    pub witness: Option<Witness>,
 }
 
 impl Default for Options {
@@ -123,6 +126,7 @@ impl Default for Options {
             audit_log: None,
             expired_watch_as_status: false,
             record_history: false,
+            witness: None,
         }
     }
 }
@@ -188,7 +192,10 @@ impl ApiServer {
             changes: options.history_changes,
             bytes: options.history_bytes,
         };
-        let store = Store::new(limits, options.record_history);
+        let recorder = options
+            .record_history
+            .then(|| Recorder::new(options.witness.clone()));
+        let store = Store::new(limits, recorder);
         for resource in registry.all().filter(|r| !r.review) {
             store.ensure_table(&resource.table, resource.fields);
         }

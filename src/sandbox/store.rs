@@ -217,13 +217,13 @@ pub(super) struct Range<'a> {
 
 impl Store {
     /// An empty store.
-    pub(super) fn new(limits: HistoryLimits, record: bool) -> Self {
+    pub(super) fn new(limits: HistoryLimits, recorder: Option<Recorder>) -> Self {
         // Like a fresh etcd, revision 1 exists before the first object.
         Store {
             state: Mutex::new(State {
                 rv: 1,
                 tables: HashMap::new(),
-                recorder: record.then(Recorder::default),
+                recorder,
             }),
             limits,
         }

@@ -70,6 +70,14 @@ fn gpus_that_cannot_be_cut_so() {
 }
 
 #[test]
+fn slices_that_are_shared() {
+    refused(
+        "about = \"x\"\n[[pool]]\nmodel = \"h100\"\nnodes = 1\nmig = \"balanced\"\nshared = 4\n",
+        "s.toml: line 6: pool[1].shared: only whole GPUs are shared: not with mig, not cpu",
+    );
+}
+
+#[test]
 fn a_fault_that_makes_no_sense() {
     refused(
         "about = \"x\"\n[[fault]]\nat = \"1m\"\ninject = { kind = \"restart\", delay = \"3s\" }\n",

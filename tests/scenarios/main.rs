@@ -10,3 +10,4 @@ mod faults;
 mod files;
 mod port;
 mod same;
+mod tour;

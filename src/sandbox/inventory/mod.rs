@@ -157,7 +157,8 @@ impl Fleet {
         seed: u64,
     ) -> Self {
         let mut rng = fastrand::Rng::with_seed(hash(seed, "fleet"));
-        let parts = GROUPS.iter().zip(counts(nodes.min(MAX_NODES)));
+        let weights = GROUPS.each_ref().map(|group| group.weight);
+        let parts = GROUPS.iter().zip(shares(nodes.min(MAX_NODES), &weights));
         let pools: Vec<NodePool> = parts
             .map(|(group, nodes)| NodePool {
                 model: group.model,
@@ -262,19 +263,17 @@ impl Fleet {
     }
 }
 
-/// Nodes of each group: in proportion, each at least one when there are enough nodes, the
-/// largest remainders rounded up.
-fn counts(nodes: usize) -> Vec<usize> {
-    let total: usize = GROUPS.iter().map(|group| group.weight).sum();
-    let share = |group: &Group| nodes * group.weight / total;
-    let mut counts: Vec<usize> = GROUPS.iter().map(share).collect();
-    let mut order: Vec<usize> = (0..GROUPS.len()).collect();
-    let remainder = |at: &usize| {
-        let weight = GROUPS.get(*at).map_or(0, |group| group.weight);
+/// `nodes` in parts that are to each other as `weights`: rounded down, and what is left goes to the
+/// largest remainders.
+pub fn shares(nodes: usize, weights: &[usize]) -> Vec<usize> {
+    let total = weights.iter().sum::<usize>().max(1);
+    let mut counts: Vec<usize> = weights.iter().map(|w| nodes * w / total).collect();
+    let mut order: Vec<usize> = (0..weights.len()).collect();
+    order.sort_by_key(|at| {
+        let weight = weights.get(*at).copied().unwrap_or(0);
         std::cmp::Reverse(nodes * weight % total)
-    };
-    order.sort_by_key(remainder);
-    let mut left = nodes - counts.iter().sum::<usize>();
+    });
+    let mut left = nodes.saturating_sub(counts.iter().sum::<usize>());
     for at in order {
         if let Some(count) = counts.get_mut(at).filter(|_| left > 0) {
             *count += 1;

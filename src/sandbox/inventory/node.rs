@@ -14,6 +14,8 @@ use crate::sandbox::actors::kubelet_conditions;
 pub enum Layout {
     /// No MIG.
     Whole,
+    /// Time-slicing: so many pods share each GPU.
+    Shared(u32),
     /// Strategy single: every GPU cut into as many of this profile as fit.
     Single(&'static str),
     /// Strategy mixed: `cut` GPUs, each with these profiles; the others whole.
@@ -238,7 +240,13 @@ impl NodePlan {
         if self.fault == Fault::SickDevice
             && let Some(model) = self.model
         {
-            let healthy = model.gpus.saturating_sub(1);
+            let lost = match self.layout {
+                Layout::Shared(pods) => pods,
+                _ => 1,
+            };
+            let offered = self.devices(model);
+            let offered = offered.first().map_or(0, |(_, count)| *count);
+            let healthy = offered.saturating_sub(lost);
             insert(
                 &mut allocatable,
                 "nvidia.com/gpu",
@@ -252,6 +260,7 @@ impl NodePlan {
     fn devices(&self, model: &'static Model) -> Vec<(String, u32)> {
         match self.layout {
             Layout::Whole => vec![("nvidia.com/gpu".to_owned(), model.gpus)],
+            Layout::Shared(pods) => vec![("nvidia.com/gpu".to_owned(), model.gpus * pods)],
             Layout::Single(profile) => {
                 let each = model.profile(profile).map_or(0, fits);
                 vec![("nvidia.com/gpu".to_owned(), model.gpus * each)]
@@ -386,7 +395,13 @@ impl NodePlan {
             ("nvidia.com/gpu.machine", model.instance),
             ("nvidia.com/gpu.mode", "compute"),
             ("nvidia.com/gpu.present", "true"),
-            ("nvidia.com/gpu.sharing-strategy", "none"),
+            (
+                "nvidia.com/gpu.sharing-strategy",
+                match self.layout {
+                    Layout::Shared(_) => "time-slicing",
+                    _ => "none",
+                },
+            ),
             (
                 "nvidia.com/mig.capable",
                 if model.profiles.is_empty() {
@@ -409,6 +424,18 @@ impl NodePlan {
                 set("nvidia.com/gpu.product", model.product);
                 set("nvidia.com/gpu.count", &model.gpus.to_string());
                 set("nvidia.com/gpu.replicas", "1");
+                set("nvidia.com/gpu.memory", &model.memory_mib.to_string());
+                if !model.profiles.is_empty() {
+                    set("nvidia.com/mig.config", "all-disabled");
+                }
+            }
+            Layout::Shared(pods) => {
+                set(
+                    "nvidia.com/gpu.product",
+                    &format!("{}-SHARED", model.product),
+                );
+                set("nvidia.com/gpu.count", &model.gpus.to_string());
+                set("nvidia.com/gpu.replicas", &pods.to_string());
                 set("nvidia.com/gpu.memory", &model.memory_mib.to_string());
                 if !model.profiles.is_empty() {
                     set("nvidia.com/mig.config", "all-disabled");

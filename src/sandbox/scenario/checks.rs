@@ -52,6 +52,16 @@ impl Scenario {
 impl Pool {
     /// How its GPUs are cut.
     pub(super) fn layout(&self) -> Result<Layout, Wrong> {
+        if let Some(shared) = &self.shared {
+            if self.mig.is_some() || self.model.model().is_none() {
+                return Err(wrong(
+                    shared,
+                    "only whole GPUs are shared: not with mig, not cpu",
+                ));
+            }
+            let pods = shared.get_ref().get();
+            return Ok(Layout::Shared(pods));
+        }
         let Some(place) = &self.mig else {
             return match &self.cut {
                 Some(cut) => Err(wrong(cut, "only means something with mig = \"balanced\"")),

@@ -14,7 +14,7 @@ use crate::sandbox::actors::gpu_config::Config;
 use crate::sandbox::actors::{self, load};
 use crate::sandbox::bulk;
 use crate::sandbox::calls::CallError;
-use crate::sandbox::inventory::{DEMO_NODES, Fault, Fleet, NodePool, namespace};
+use crate::sandbox::inventory::{self, DEMO_NODES, Fault, Fleet, NodePool, namespace};
 use crate::sandbox::{ApiServer, PreloadError, Time};
 
 /// How a scenario is played.
@@ -161,21 +161,9 @@ impl Scenario {
         if self.pool.is_empty() {
             return Fleet::sized_for(wanted, load.namespaces(), play.seed);
         }
-        let own: usize = self.pool.iter().map(|pool| pool.nodes.count()).sum();
-        let mut taken = 0;
-        let mut before = 0;
-        let pools: Vec<NodePool> = self
-            .pool
-            .iter()
-            .map(|pool| {
-                // Shares of the sum so far, so that the parts make the whole.
-                taken += pool.nodes.count();
-                let upto = taken * wanted / own.max(1);
-                let nodes = upto - before;
-                before = upto;
-                node_pool(pool, nodes)
-            })
-            .collect();
+        let weights: Vec<usize> = self.pool.iter().map(|pool| pool.nodes.count()).collect();
+        let parts = self.pool.iter().zip(inventory::shares(wanted, &weights));
+        let pools: Vec<NodePool> = parts.map(|(pool, nodes)| node_pool(pool, nodes)).collect();
         Fleet::of_pools(&pools, load.namespaces(), play.seed)
     }
 

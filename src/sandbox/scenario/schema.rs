@@ -81,6 +81,9 @@ pub struct Pool {
     /// With `balanced`: how many GPUs of a node are cut; all.
     #[serde(default)]
     pub cut: Option<Spanned<Whole<1, 8>>>,
+    /// How many pods share each GPU by time-slicing; none do.
+    #[serde(default)]
+    pub shared: Option<Spanned<Whole<2, 48>>>,
     /// How many an operator has cordoned.
     #[serde(default)]
     pub cordoned: Option<Whole<0, 20_000>>,
