@@ -105,6 +105,13 @@ impl Layout {
         self.geometry.model
     }
 
+    /// Profile, device and window of each instance.
+    #[cfg(test)]
+    pub(super) fn instances(&self) -> Vec<(&'static str, u8, Mask)> {
+        let all = self.instances.iter();
+        all.map(|i| (i.profile.name, i.device, i.window)).collect()
+    }
+
     /// All instances free.
     pub(super) fn all(&self) -> u128 {
         (0..self.instances.len()).fold(0, |mask, i| mask | 1 << i)

@@ -68,6 +68,11 @@ fn zip(asked: &[(u16, f64)], w: &[f64]) -> Vec<(u16, f64)> {
         .collect()
 }
 
+/// The greatest common divisor.
+fn divisor(a: u16, b: u16) -> u16 {
+    if b == 0 { a } else { divisor(b, a % b) }
+}
+
 /// Any number of each item into a device.
 struct Knapsack {
     value: Vec<f64>,
@@ -77,10 +82,18 @@ struct Knapsack {
 
 impl Knapsack {
     fn fill(items: &[(u16, f64)]) -> Self {
+        // Only where a multiple of what divides all sizes is reached, more can be put in.
+        let step = items.iter().fold(0, |all, (size, _)| divisor(all, *size));
+        let step = usize::from(step).max(1);
         let mut value = vec![0.0];
         let mut last = vec![None];
         for free in 1..=1000usize {
             let mut best = value.last().copied().unwrap_or(0.0);
+            if free % step != 0 {
+                value.push(best);
+                last.push(None);
+                continue;
+            }
             let mut put = None;
             for (i, (size, price)) in items.iter().enumerate() {
                 let Some(rest) = free.checked_sub(usize::from(*size)) else {

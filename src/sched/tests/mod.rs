@@ -6,7 +6,9 @@
     clippy::panic
 )]
 
+mod books;
 mod build;
+mod cast;
 mod filters;
 mod flow;
 mod gangs;

@@ -1,152 +1,47 @@
-//! A long random life with fixed seeds: what may never happen is looked for at every step.
+//! Long random lives with fixed seeds: what may never happen is looked for at every step.
 //!
-//! `GPUDECK_STEPS` sets how many steps are made.
+//! `GPUDECK_STEPS` sets how many steps all lives make together; `GPUDECK_SEED` makes them others.
 
-use std::collections::{BTreeMap, BTreeSet};
-
+use super::books::{Books, bind};
 use super::build::*;
-use crate::model::{Change, Delta, Node, Pod};
-use crate::plan::Action;
+use super::cast::{Dice, NODES, some_node, some_pods};
+use crate::model::{Change, Delta};
+use crate::sched::scratch::Scratch;
+use crate::sched::slot::Slot;
 use crate::sched::{SchedConfig, State, decide};
 
-struct Dice(u64);
+/// Lives that share the steps: a test each, so they run side by side.
+const LIVES: u64 = 4;
 
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
+/// Steps of one life.
+fn steps() -> u64 {
+    let all = std::env::var("GPUDECK_STEPS").ok();
+    all.and_then(|n| n.parse().ok()).unwrap_or(40_000) / LIVES
 }
 
-/// What each pod holds, kept apart from the scheduler.
-#[derive(Default)]
-struct Books {
-    nodes: BTreeMap<String, i64>,
-    waiting: BTreeMap<String, Pod>,
-    /// Pod, node and device.
-    running: BTreeMap<String, (Pod, String, Option<u8>)>,
+fn seed() -> u64 {
+    let seed = std::env::var("GPUDECK_SEED").ok();
+    seed.and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-impl Books {
-    /// Devices are enough on each node: sums, and each device by itself where shares are.
-    fn check(&self) {
-        let mut whole: BTreeMap<&str, i64> = BTreeMap::new();
-        let mut cpu: BTreeMap<&str, i64> = BTreeMap::new();
-        let mut shares: BTreeMap<(&str, u8), u32> = BTreeMap::new();
-        for (pod, node, device) in self.running.values() {
-            *whole.entry(node).or_default() += pod.requests.extended("nvidia.com/gpu");
-            *cpu.entry(node).or_default() += pod.requests.cpu_milli;
-            if let Some(milli) = pod.milli_gpu() {
-                let device = device.expect("a share has a device");
-                *shares.entry((node, device)).or_default() += milli;
-            }
-        }
-        for (node, gpus) in &self.nodes {
-            let shared = shares.keys().filter(|(n, _)| n == node).count();
-            let used = whole.get(&**node).copied().unwrap_or(0) + i64::try_from(shared).unwrap();
-            assert!(used <= *gpus, "{node}: {used} of {gpus} devices");
-            let cores = cpu.get(&**node).copied().unwrap_or(0);
-            assert!(cores <= 64_000, "{node}: {cores}");
-        }
-        for ((node, device), milli) in shares {
-            assert!(milli <= 1000, "{node} device {device}: {milli}");
-            assert!(
-                i64::from(device) < self.nodes[node],
-                "{node} has no {device}"
-            );
-        }
-    }
+/// Everything of a slot, its worth to the last bit.
+fn bits(slots: &[Slot]) -> Vec<(Slot, u64)> {
+    let all = slots.iter();
+    all.map(|slot| (slot.clone(), slot.worth.to_bits()))
+        .collect()
 }
 
-fn some_node(dice: &mut Dice, i: u64) -> Node {
-    let mut n = node(&format!("n{i}"), 4);
-    n.meta.labels = pairs(&[
-        ("fabric.topograph.run/tier-0", &format!("l{}", i / 3)),
-        ("fabric.topograph.run/tier-1", &format!("s{}", i / 6)),
-    ]);
-    n.unschedulable = dice.below(12) == 0;
-    n
-}
-
-/// One pod, or the pods of a gang.
-fn some_pods(dice: &mut Dice, number: u64) -> Vec<Pod> {
-    let name = format!("p{number}");
-    let cpu = |mut p: Pod, milli: i64| {
-        p.requests.cpu_milli = milli;
-        p
-    };
-    match dice.below(6) {
-        0 | 1 => {
-            let milli = (1 + dice.below(9)) * 100;
-            vec![annotated(
-                cpu(pod(&name, 0), 2_000),
-                &[("gpudeck.dev/milli-gpu", &milli.to_string())],
-            )]
-        }
-        2 | 3 => vec![cpu(pod(&name, 1 << dice.below(3)), 8_000)],
-        4 => vec![cpu(pod(&name, 0), 4_000)],
-        _ => {
-            let size = 2 + dice.below(5);
-            let gpus = 1 << dice.below(3);
-            let wish = ["required=leaf", "required=spine", "preferred=leaf"]
-                [usize::try_from(dice.below(3)).unwrap()];
-            (0..size)
-                .map(|i| {
-                    let p = pod(&format!("{name}-{i}"), gpus);
-                    let p = in_group(p, &name, u32::try_from(size).unwrap());
-                    annotated(p, &[("gpudeck.dev/topology", wish)])
-                })
-                .collect()
-        }
-    }
-}
-
-fn leaf_of(node: &str) -> u64 {
-    node[1..].parse::<u64>().unwrap() / 3
-}
-
-/// Checks a plan against the books and carries it out.
+/// Decides, checks the plan against the books and carries it out.
 fn carry(books: &mut Books, state: &mut State, dice: &mut Dice) {
     let plan = decide(state, at(0));
-    for group in &plan.groups {
-        let mut gang: Option<(String, usize, Vec<u64>)> = None;
-        for action in group {
-            let Action::Bind {
-                name, node, device, ..
-            } = action;
-            let pod = books.waiting.remove(&**name).expect("it waits");
-            if let Some(g) = &pod.group {
-                let gang = gang.get_or_insert_with(|| {
-                    let wish = pod.meta.annotation("gpudeck.dev/topology");
-                    (
-                        wish.unwrap_or("").to_owned(),
-                        g.min_members.unwrap() as usize,
-                        vec![],
-                    )
-                });
-                gang.2.push(leaf_of(node));
-            }
-            books
-                .running
-                .insert(name.to_string(), (pod, node.to_string(), *device));
-        }
-        if let Some((wish, size, leaves)) = gang {
-            assert_eq!(leaves.len(), size, "a part of a gang");
-            let domains: BTreeSet<u64> = match &*wish {
-                "required=leaf" => leaves.into_iter().collect(),
-                "required=spine" => leaves.into_iter().map(|l| l / 2).collect(),
-                _ => BTreeSet::new(),
-            };
-            assert!(domains.len() <= 1, "{wish}: {domains:?}");
-        }
+    if dice.below(8) == 0 {
+        assert_eq!(decide(&state.fork(), at(0)), plan, "the same, twice");
     }
-    books.check();
+    books.enter(&plan);
     for action in plan.actions() {
         state.assume(action);
     }
+    books.check(state, &plan);
     for decision in &plan.decisions {
         state.apply(&Delta::Decision(decision.clone()));
     }
@@ -154,14 +49,14 @@ fn carry(books: &mut Books, state: &mut State, dice: &mut Dice) {
     for group in &plan.groups {
         let refused = dice.below(10) == 0;
         for action in group {
-            let Action::Bind { name, device, .. } = action;
+            let (name, _, device) = bind(action);
             if refused {
-                let (pod, ..) = books.running.remove(&**name).unwrap();
-                books.waiting.insert(name.to_string(), pod);
+                let (pod, ..) = books.running.remove(name).unwrap();
+                books.waiting.insert(name.to_owned(), pod);
                 state.forget(action);
                 continue;
             }
-            let (pod, node, _) = &books.running[&**name];
+            let (pod, node, _) = &books.running[name];
             let mut seen = bound(pod.clone(), node);
             if let Some(device) = device {
                 let mut list = seen.meta.annotations.to_vec();
@@ -174,53 +69,95 @@ fn carry(books: &mut Books, state: &mut State, dice: &mut Dice) {
     }
 }
 
+/// Placements are tried and taken back: nothing is left of them, to the last bit.
+fn try_and_undo(state: &State, dice: &mut Dice) {
+    let waiting = state.queue.values();
+    let classes: Vec<_> = waiting
+        .filter_map(|uid| Some(state.tracked(uid)?.waiting.as_ref()?.1))
+        .collect();
+    if classes.is_empty() {
+        return;
+    }
+    let mut scratch = Scratch::new(state);
+    let place = |scratch: &mut Scratch<'_>, dice: &mut Dice| {
+        for _ in 0..dice.below(8) {
+            scratch.place(classes[dice.index(classes.len())]);
+        }
+    };
+    place(&mut scratch, dice);
+    let (mark, kept) = (scratch.mark(), bits(&scratch.slots()));
+    place(&mut scratch, dice);
+    scratch.undo(mark);
+    assert_eq!(bits(&scratch.slots()), kept);
+    scratch.undo(0);
+    assert_eq!(bits(&scratch.slots()), bits(&state.rows.slots));
+    // What it remembers of the classes is used by the decisions that follow.
+    scratch.finish();
+}
+
+/// Bindings are assumed and refused, pods leave a fork: the state is as it was.
+fn fork_and_forget(books: &Books, state: &mut State) {
+    let plan = decide(state, at(0));
+    let mut fork = state.fork();
+    for action in plan.actions() {
+        fork.assume(action);
+    }
+    for (pod, ..) in books.running.values() {
+        fork.apply(&Delta::Pod(Change::Gone(gone(&pod.meta))));
+    }
+    decide(&fork, at(0));
+    assert_eq!(decide(state, at(0)), plan, "a fork leaves no trace");
+    let before = bits(&state.rows.slots);
+    plan.actions().for_each(|action| state.assume(action));
+    plan.actions().for_each(|action| state.forget(action));
+    assert_eq!(bits(&state.rows.slots), before);
+}
+
 fn live(seed: u64, steps: u64) -> (State, u64) {
     let mut dice = Dice(seed);
     let mut books = Books::default();
     let mut state = State::new(SchedConfig::default());
-    for i in 0..12 {
-        state.apply(&set_node(some_node(&mut dice, i)));
-        books.nodes.insert(format!("n{i}"), 4);
+    let renew = |books: &mut Books, state: &mut State, dice: &mut Dice, i: u64| {
+        let node = some_node(dice, i);
+        let name = node.meta.name.to_string();
+        // Only an idle node is cut anew.
+        let idle = !books.running.values().any(|(_, n, _)| *n == name);
+        let keeps = books.nodes.get(&name).filter(|_| !idle);
+        let mut next = keeps.cloned().unwrap_or_else(|| node.clone());
+        next.unschedulable = node.unschedulable;
+        state.apply(&set_node(next.clone()));
+        books.nodes.insert(name, next);
+    };
+    for i in 0..NODES {
+        renew(&mut books, &mut state, &mut dice, i);
     }
     let mut placed = 0;
     for step in 0..steps {
-        match dice.below(16) {
-            0..=4 => {
+        match dice.below(32) {
+            0..=9 => {
                 for p in some_pods(&mut dice, step) {
                     books.waiting.insert(p.meta.name.to_string(), p.clone());
                     state.apply(&set_pod(p));
                 }
             }
-            5..=9 => {
-                let at = usize::try_from(dice.below(books.running.len() as u64 + 1)).unwrap();
-                if let Some(name) = books.running.keys().nth(at).cloned() {
+            10..=19 => {
+                if let Some(name) = books.any_running(&mut dice) {
                     let (pod, ..) = books.running.remove(&name).unwrap();
                     state.apply(&Delta::Pod(Change::Gone(gone(&pod.meta))));
                 }
             }
-            10 => {
-                let i = dice.below(12);
-                state.apply(&set_node(some_node(&mut dice, i)));
+            20 | 21 => {
+                let i = dice.below(NODES);
+                renew(&mut books, &mut state, &mut dice, i);
             }
-            11 if books.waiting.len() > 24 => {
+            22 | 23 if books.waiting.len() > 24 => {
                 // Who waits for long gives up.
                 for (_, pod) in std::mem::take(&mut books.waiting) {
                     state.apply(&Delta::Pod(Change::Gone(gone(&pod.meta))));
                 }
             }
-            12 if dice.below(20) == 0 => {
-                // A fork goes its own way and leaves no trace.
-                let before = decide(&state, at(0));
-                let mut fork = state.fork();
-                for action in before.actions() {
-                    fork.assume(action);
-                }
-                for (pod, ..) in books.running.values() {
-                    fork.apply(&Delta::Pod(Change::Gone(gone(&pod.meta))));
-                }
-                decide(&fork, at(0));
-                assert_eq!(decide(&state, at(0)), before, "the same, twice");
-            }
+            24 => try_and_undo(&state, &mut dice),
+            25 if dice.below(10) == 0 => fork_and_forget(&books, &mut state),
             _ => {
                 let before = books.running.len();
                 carry(&mut books, &mut state, &mut dice);
@@ -228,30 +165,53 @@ fn live(seed: u64, steps: u64) -> (State, u64) {
             }
         }
     }
-    // What is left of each node once all are gone is what there was at first.
+    // What is left of each node once all are gone is what a new state starts with.
     for (pod, ..) in books.running.values() {
         state.apply(&Delta::Pod(Change::Gone(gone(&pod.meta))));
     }
-    for slot in &state.rows.slots {
-        assert_eq!(slot.gpu.free_milli_gpu(), 4_000);
-        assert_eq!((slot.room.cpu_milli, slot.room.pods), (64_000, 110));
+    let mut fresh = State::new(SchedConfig::default());
+    for i in 0..NODES {
+        fresh.apply(&set_node(books.nodes[&format!("n{i}")].clone()));
     }
+    let left = |state: &State| -> Vec<_> {
+        let slots = state.rows.slots.iter();
+        slots
+            .map(|s| (s.room.clone(), s.gpu.clone(), s.slices))
+            .collect()
+    };
+    assert_eq!(left(&state), left(&fresh));
     (state, placed)
 }
 
-#[test]
-fn a_long_life_breaks_no_promise() {
-    // Read when it is built: this room has no environment.
-    let steps = option_env!("GPUDECK_STEPS")
-        .and_then(|n| n.parse().ok())
-        .unwrap_or(60_000);
-    let (_, placed) = live(3, steps);
+fn a_life(number: u64) {
+    let steps = steps();
+    let (_, placed) = live(seed() * LIVES + number, steps);
     assert!(placed > steps / 8, "{placed} placed in {steps} steps");
+}
+
+#[test]
+fn a_long_life_breaks_no_promise_1() {
+    a_life(0);
+}
+
+#[test]
+fn a_long_life_breaks_no_promise_2() {
+    a_life(1);
+}
+
+#[test]
+fn a_long_life_breaks_no_promise_3() {
+    a_life(2);
+}
+
+#[test]
+fn a_long_life_breaks_no_promise_4() {
+    a_life(3);
 }
 
 #[test]
 fn the_same_life_twice_ends_the_same() {
     let (one, two) = (live(9, 3_000), live(9, 3_000));
     assert_eq!(one.1, two.1);
-    assert_eq!(one.0.rows.slots, two.0.rows.slots);
+    assert_eq!(bits(&one.0.rows.slots), bits(&two.0.rows.slots));
 }
