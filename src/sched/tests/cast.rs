@@ -19,7 +19,7 @@ impl Dice {
         usize::try_from(self.below(n as u64)).unwrap()
     }
 
-    fn of<T: Copy>(&mut self, list: &[T]) -> T {
+    pub(super) fn of<T: Copy>(&mut self, list: &[T]) -> T {
         list[self.index(list.len())]
     }
 }

@@ -2,31 +2,11 @@
 //! cluster, labels that contradict each other.
 
 use super::build::*;
+use super::cast::Dice;
 use crate::model::{Change, DecisionKind, Delta, Node, NodeGpus, Pod};
 use crate::sched::{SchedConfig, State, decide};
 
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from((self.0 >> 33) % n).unwrap()
-    }
-
-    fn of<'a>(&mut self, list: &[&'a str]) -> &'a str {
-        list[self.below(list.len() as u64)]
-    }
-
-    fn amount(&mut self) -> i64 {
-        const SOME: [i64; 9] = [0, 1, -1, 8, 16, 17, 400, i64::MAX, i64::MIN];
-        SOME[self.below(SOME.len() as u64)]
-    }
-}
-
-const KEYS: &[&str] = &[
+pub(super) const KEYS: &[&str] = &[
     "nvidia.com/gpu",
     "nvidia.com/gpu.shared",
     "nvidia.com/mig-1g.10gb",
@@ -37,7 +17,7 @@ const KEYS: &[&str] = &[
     "rdma/ib",
 ];
 
-const LABELS: &[&str] = &[
+pub(super) const LABELS: &[&str] = &[
     "fabric.topograph.run/tier-0",
     "fabric.topograph.run/tier-1",
     "fabric.topograph.run/tier-15",
@@ -56,7 +36,7 @@ const LABELS: &[&str] = &[
     "gpudeck.dev/tier",
 ];
 
-const VALUES: &[&str] = &[
+pub(super) const VALUES: &[&str] = &[
     "",
     "a",
     "b",
@@ -77,7 +57,7 @@ const VALUES: &[&str] = &[
     "\u{202e}x",
 ];
 
-const ANNOTATIONS: &[&str] = &[
+pub(super) const ANNOTATIONS: &[&str] = &[
     "gpudeck.dev/device",
     "gpudeck.dev/gang-min",
     "gpudeck.dev/gpu-model",
@@ -91,7 +71,7 @@ const ANNOTATIONS: &[&str] = &[
     "gpudeck.dev/workload-type",
 ];
 
-const WORDS: &[&str] = &[
+pub(super) const WORDS: &[&str] = &[
     "",
     "0",
     "1",
@@ -118,6 +98,10 @@ const WORDS: &[&str] = &[
     "\u{7}",
 ];
 
+fn amount(dice: &mut Dice) -> i64 {
+    dice.of(&[0, 1, -1, 8, 16, 17, 400, i64::MAX, i64::MIN])
+}
+
 fn pick(dice: &mut Dice, keys: &[&str], values: &[&str], most: u64) -> Vec<(String, String)> {
     let mut list: Vec<(String, String)> = (0..dice.below(most))
         .map(|_| (dice.of(keys).to_owned(), dice.of(values).to_owned()))
@@ -136,13 +120,13 @@ fn some_node(dice: &mut Dice) -> Node {
     n.meta.labels = pairs(&borrowed(&pick(dice, LABELS, VALUES, 9)));
     for _ in 0..dice.below(4) {
         let key = dice.of(KEYS).into();
-        n.allocatable.set_extended(&key, dice.amount());
-        n.capacity.set_extended(&key, dice.amount());
+        n.allocatable.set_extended(&key, amount(dice));
+        n.capacity.set_extended(&key, amount(dice));
     }
     if dice.below(4) == 0 {
-        n.allocatable.cpu_milli = dice.amount();
-        n.allocatable.mem_bytes = dice.amount();
-        n.allocatable.pods = dice.amount();
+        n.allocatable.cpu_milli = amount(dice);
+        n.allocatable.mem_bytes = amount(dice);
+        n.allocatable.pods = amount(dice);
     }
     n.gpus = NodeGpus::from_labels(&n.meta, &n.capacity);
     n
@@ -152,15 +136,14 @@ fn some_pod(dice: &mut Dice) -> Pod {
     let mut p = pod(&format!("p{}", dice.below(30)), 0);
     p.meta.annotations = pairs(&borrowed(&pick(dice, ANNOTATIONS, WORDS, 4)));
     for _ in 0..dice.below(3) {
-        p.requests
-            .set_extended(&dice.of(KEYS).into(), dice.amount());
+        p.requests.set_extended(&dice.of(KEYS).into(), amount(dice));
     }
     if dice.below(4) == 0 {
-        p.requests.cpu_milli = dice.amount();
-        p.requests.ephemeral_bytes = dice.amount();
+        p.requests.cpu_milli = amount(dice);
+        p.requests.ephemeral_bytes = amount(dice);
     }
     if dice.below(3) == 0 {
-        let size = [1, 2, 5, 1_000_000, u32::MAX][dice.below(5)];
+        let size = dice.of(&[1, 2, 5, 1_000_000, u32::MAX]);
         p = in_group(p, dice.of(&["g", "h"]), size);
     }
     if dice.below(3) == 0 {

@@ -11,6 +11,7 @@ mod build;
 mod cast;
 mod filters;
 mod flow;
+mod fuzz;
 mod gangs;
 mod hostile;
 mod naive;
