@@ -10,4 +10,5 @@ pub mod plan;
 pub mod sandbox;
 pub mod sched;
 pub mod sim;
+pub mod telemetry;
 pub mod tui;

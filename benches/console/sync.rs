@@ -92,6 +92,8 @@ fn start(place: Place) -> (Engine, Feed) {
         scope: place.scope(),
         source: place.source,
         scheduling: None,
+        telemetry: None,
+        fabric: gpudeck::model::FabricRules::default(),
     })
 }
 

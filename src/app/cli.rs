@@ -500,6 +500,8 @@ pub enum SnapshotView {
     Fleet,
     /// A row a node.
     Nodes,
+    /// A row a part of the network.
+    Topology,
     /// A row a workload.
     Jobs,
     /// A row an event.

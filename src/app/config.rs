@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use etcetera::BaseStrategy;
 use serde::Deserialize;
 
-use crate::model::{Quantity, Str};
+use crate::model::{FabricRules, LabelLevels, NamedPlace, Quantity, Str};
 use crate::sched::{SchedConfig, TypeProfile};
+use crate::telemetry::{self, Auth, PrometheusSettings};
 
 /// `config.toml`. Every field is optional; flags and environment win over it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
@@ -25,6 +27,105 @@ pub struct Config {
     pub read_only: Option<bool>,
     /// Where the scheduler places pods.
     pub scheduler: Scheduler,
+    /// Who tells what GPUs measure.
+    pub telemetry: Telemetry,
+    /// Where nodes hang in the network.
+    pub fabric: Fabric,
+}
+
+/// `[telemetry]`: without a Prometheus the exporters themselves are asked.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Telemetry {
+    /// Ask nobody.
+    pub off: bool,
+    /// Address of a Prometheus, without `/api/v1`.
+    pub prometheus: Option<String>,
+    /// User name for it; needs `password-file`.
+    pub username: Option<String>,
+    /// File with the password.
+    pub password_file: Option<PathBuf>,
+    /// File with a bearer token.
+    pub token_file: Option<PathBuf>,
+    /// PEM file with the authorities to trust.
+    pub ca_file: Option<PathBuf>,
+    /// PEM file with certificate and key, for mTLS.
+    pub identity_file: Option<PathBuf>,
+    /// Seconds between two questions; 30 unless stated.
+    pub interval: Option<u32>,
+}
+
+impl Telemetry {
+    /// Who is asked.
+    pub fn settings(&self) -> telemetry::Settings {
+        if self.off {
+            return telemetry::Settings::Off;
+        }
+        let Some(url) = &self.prometheus else {
+            return telemetry::Settings::Exporters;
+        };
+        let mut settings = PrometheusSettings::at(url);
+        settings.auth = match (&self.username, &self.password_file, &self.token_file) {
+            (Some(username), Some(password_file), _) => Auth::Basic {
+                username: username.clone(),
+                password_file: password_file.clone(),
+            },
+            (_, _, Some(token_file)) => Auth::Bearer {
+                token_file: token_file.clone(),
+            },
+            _ => Auth::None,
+        };
+        settings.ca_file.clone_from(&self.ca_file);
+        settings.identity_file.clone_from(&self.identity_file);
+        if let Some(secs) = self.interval {
+            settings.interval = Duration::from_secs(u64::from(secs.max(5)));
+        }
+        telemetry::Settings::Prometheus(settings)
+    }
+}
+
+/// `[fabric]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Fabric {
+    /// Node labels that tell the levels of the fabric, the widest first.
+    pub levels: Vec<String>,
+    /// Where nodes hang that no label tells of.
+    pub place: Vec<FabricPlace>,
+}
+
+/// `[[fabric.place]]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct FabricPlace {
+    /// Node names; `*` stands for any text.
+    pub nodes: String,
+    /// Names of the switches above them, the widest first.
+    pub path: Vec<String>,
+}
+
+impl Fabric {
+    /// What is stated here, for the model.
+    pub fn rules(&self) -> FabricRules {
+        let texts = |list: &[String]| list.iter().map(|t| Str::from(&**t)).collect();
+        FabricRules {
+            places: self
+                .place
+                .iter()
+                .map(|p| NamedPlace {
+                    nodes: Str::from(&*p.nodes),
+                    path: texts(&p.path),
+                })
+                .collect(),
+            levels: match &self.levels[..] {
+                [] => Vec::new(),
+                keys => vec![LabelLevels {
+                    name: "config".into(),
+                    keys: texts(keys),
+                }],
+            },
+        }
+    }
 }
 
 /// `[scheduler]`.

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use color_eyre::eyre::Result;
 use jiff::Timestamp;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::cli::ClusterArgs;
 use super::engine::{Engine, Feed, Options};
 use super::place::Place;
 use super::schedule::Scheduling;
+use super::telemetry::Asked;
 use crate::cluster::context::ContextError;
 use crate::cluster::fetch::{self, Resource};
 use crate::cluster::source::ClientSource;
@@ -54,6 +55,7 @@ pub async fn open(
         generation: 0,
         messages: messages_tx,
         contexts: place.contexts.clone(),
+        shown: watch::Sender::default(),
     };
     let driven = tokio::spawn(driver.run(place, commands_rx));
     let app = App::new(settings, session, views::all(), Timestamp::now());
@@ -74,7 +76,11 @@ fn session_at(place: &Place, generation: u64, rights: Rights) -> Session {
 }
 
 /// The engine of one place.
-pub fn engine_at(place: &Place, rights: Rights) -> (Engine, Feed) {
+pub fn engine_at(
+    place: &Place,
+    rights: Rights,
+    shown: Option<watch::Receiver<Vec<Str>>>,
+) -> (Engine, Feed) {
     let host = std::env::var("HOSTNAME").ok();
     let scheduling = WriteMode::unless_read_only(rights.read_only)
         .filter(|_| rights.schedule)
@@ -86,6 +92,11 @@ pub fn engine_at(place: &Place, rights: Rights) -> (Engine, Feed) {
         source: place.source.clone(),
         scope: place.scope(),
         scheduling,
+        telemetry: shown.map(|shown| Asked {
+            settings: place.telemetry.clone(),
+            shown,
+        }),
+        fabric: place.fabric.clone(),
     })
 }
 
@@ -96,6 +107,8 @@ struct Driver {
     generation: u64,
     messages: mpsc::Sender<Msg>,
     contexts: Vec<Str>,
+    /// Nodes on the screen.
+    shown: watch::Sender<Vec<Str>>,
 }
 
 /// A switch of context under way: login helpers may take their time. Dropping it gives it up.
@@ -135,7 +148,8 @@ impl Driver {
     /// Carries messages both ways until the console has closed its end.
     async fn run(mut self, place: Place, mut commands: mpsc::Receiver<Cmd>) {
         let mut place = place;
-        let (mut engine, mut feed) = engine_at(&place, self.rights);
+        let shown = |driver: &Driver| Some(driver.shown.subscribe());
+        let (mut engine, mut feed) = engine_at(&place, self.rights, shown(&self));
         let mut switch = None;
         // Engines of places that were left: a hung API must not hold up the next place.
         let mut leaving = JoinSet::new();
@@ -164,7 +178,7 @@ impl Driver {
                 }
             };
             let Some(mut next) = next else { continue };
-            next.scheduler = place.scheduler.clone();
+            next.settle_as(&place);
             place = next;
             self.source = place.source.clone();
             self.generation += 1;
@@ -175,7 +189,7 @@ impl Driver {
             // What nobody reads would hold up the engine's end.
             drop(feed);
             leaving.spawn(engine.stop());
-            (engine, feed) = engine_at(&place, self.rights);
+            (engine, feed) = engine_at(&place, self.rights, shown(&self));
         }
         drop(feed);
         engine.stop().await;
@@ -228,6 +242,10 @@ impl Driver {
                 *switch = None;
                 None
             }
+            Cmd::LookAt(nodes) => {
+                self.shown.send_replace(nodes);
+                None
+            }
             Cmd::SwitchNamespace(namespace) => {
                 // With everything listed a narrower view needs no new reading.
                 here.namespace.as_ref()?;
@@ -239,6 +257,8 @@ impl Driver {
                     fallback: here.fallback.clone(),
                     contexts: self.contexts.clone(),
                     scheduler: here.scheduler.clone(),
+                    telemetry: here.telemetry.clone(),
+                    fabric: here.fabric.clone(),
                 })
             }
             // The console does these itself.
@@ -377,6 +397,7 @@ mod tests {
             generation: 0,
             messages,
             contexts: Vec::new(),
+            shown: watch::Sender::default(),
         };
         (driver, received)
     }

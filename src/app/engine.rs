@@ -1,14 +1,17 @@
 //! The tasks behind one session: watchers, the bus, and the scheduler when it is on.
 
+use std::sync::Arc;
+
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::bus::{Batch, Bus};
 use super::schedule::{self, Scheduling};
+use super::telemetry;
 use crate::cluster::source::ClientSource;
 use crate::cluster::watch::{Scope, Watcher};
-use crate::model::{Delta, Kind};
+use crate::model::{Delta, FabricRules, Kind};
 use crate::tui::Leader;
 
 /// Batches between the watchers and the bus: small, so that a slow consumer slows the reading.
@@ -22,6 +25,10 @@ pub struct Options {
     pub scope: Scope,
     /// The scheduler; `None`: it is off, and no writer is built.
     pub scheduling: Option<Scheduling>,
+    /// Who tells what GPUs measure; `None`: nobody is asked.
+    pub telemetry: Option<telemetry::Asked>,
+    /// What is stated of the fabric.
+    pub fabric: FabricRules,
 }
 
 /// The running tasks; dropping it ends them.
@@ -59,6 +66,22 @@ impl Engine {
                 stop.clone(),
             );
             tasks.spawn(task);
+        }
+        if let Some(asked) = options.telemetry {
+            let feeds = telemetry::Feeds {
+                batches: bus.subscribe(),
+                intake: intake.clone(),
+                shown: asked.shown,
+            };
+            let source = options.source.clone();
+            tasks.spawn(telemetry::run(asked.settings, source, feeds, stop.clone()));
+        }
+        if options.fabric != FabricRules::default() {
+            let (intake, rules) = (intake.clone(), Arc::new(options.fabric));
+            tasks.spawn(async move {
+                // An engine that has ended needs no rules.
+                let _ = intake.send(vec![Delta::Fabric(rules)]).await;
+            });
         }
         let watcher = Watcher::start(&options.source, &options.scope, &Kind::ALL, &intake, &stop);
         tasks.spawn(watcher.join());

@@ -16,6 +16,7 @@ pub mod simulate;
 pub mod simulate_jobs;
 pub mod snapshot;
 pub mod stepped;
+pub mod telemetry;
 
 use std::path::PathBuf;
 
@@ -66,6 +67,8 @@ pub async fn run() -> Result<()> {
             let (settings, config) = settings(&cli.look);
             let mut place = Place::connect(&cli.cluster, false).await?;
             place.scheduler = config.scheduler.settings();
+            place.telemetry = config.telemetry.settings();
+            place.fabric = config.fabric.rules();
             let read_only = cli.read_only || config.read_only.unwrap_or(false);
             let rights = Rights {
                 read_only,
@@ -95,6 +98,7 @@ async fn demo(cli: &Cli, args: &DemoArgs) -> Result<()> {
     };
     let mut place = Place::embedded(server.client());
     place.scheduler = config.scheduler.settings();
+    place.fabric = config.fabric.rules();
     // The console opens at once and shows the fleet as it is written.
     let life = tokio::spawn({
         let (server, stop) = (server.clone(), stop.clone());

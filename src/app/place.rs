@@ -4,8 +4,9 @@ use super::cli::ClusterArgs;
 use crate::cluster::context::{self, ContextError, ContextOptions};
 use crate::cluster::source::ClientSource;
 use crate::cluster::watch::Scope;
-use crate::model::Str;
+use crate::model::{FabricRules, Str};
 use crate::sched::SchedConfig;
+use crate::telemetry;
 
 /// A cluster to look at.
 pub struct Place {
@@ -21,6 +22,19 @@ pub struct Place {
     pub contexts: Vec<Str>,
     /// Settings of the scheduler there.
     pub scheduler: SchedConfig,
+    /// Who tells what GPUs measure.
+    pub telemetry: telemetry::Settings,
+    /// What is stated of the fabric.
+    pub fabric: FabricRules,
+}
+
+impl Place {
+    /// Takes what the user's configuration says of all places from another one.
+    pub fn settle_as(&mut self, other: &Place) {
+        self.scheduler = other.scheduler.clone();
+        self.telemetry = other.telemetry.clone();
+        self.fabric = other.fabric.clone();
+    }
 }
 
 impl Place {
@@ -45,6 +59,8 @@ impl Place {
             fallback: Some(connected.default_namespace),
             contexts: contexts.into_iter().map(|c| c.name).collect(),
             scheduler: SchedConfig::default(),
+            telemetry: telemetry::Settings::default(),
+            fabric: FabricRules::default(),
         })
     }
 
@@ -57,6 +73,8 @@ impl Place {
             fallback: None,
             contexts: vec!["demo".into()],
             scheduler: SchedConfig::default(),
+            telemetry: telemetry::Settings::default(),
+            fabric: FabricRules::default(),
         }
     }
 

@@ -22,7 +22,7 @@ pub async fn print(place: &Place, args: &SnapshotArgs, ascii: bool) -> Result<()
         read_only: true,
         schedule: false,
     };
-    let (engine, mut feed) = engine_at(place, rights);
+    let (engine, mut feed) = engine_at(place, rights, None);
     let mut cluster = Cluster::new();
     let deadline = tokio::time::Instant::now() + Duration::from_secs(args.timeout);
     while let Some(pending) = unsettled(&cluster) {
@@ -56,6 +56,7 @@ pub async fn print(place: &Place, args: &SnapshotArgs, ascii: bool) -> Result<()
         view: match args.view {
             SnapshotView::Fleet => ViewId::Fleet,
             SnapshotView::Nodes => ViewId::Nodes,
+            SnapshotView::Topology => ViewId::Topology,
             SnapshotView::Jobs => ViewId::Jobs,
             SnapshotView::Timeline => ViewId::Timeline,
         },

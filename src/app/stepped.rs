@@ -111,6 +111,8 @@ fn scheduler(server: &ApiServer, time: Time) -> Option<Engine> {
         source,
         scope: place.scope(),
         scheduling: Some(Scheduling::new(mode, Some("stepped"))),
+        telemetry: None,
+        fabric: crate::model::FabricRules::default(),
     });
     tokio::spawn(drain(feed));
     Some(engine)

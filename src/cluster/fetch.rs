@@ -129,6 +129,25 @@ pub fn tidy(value: &mut Value) {
     }
 }
 
+/// What a pod's port answers to `GET /metrics`, through the API server's proxy.
+///
+/// # Errors
+/// The server did not give it, or the pod did not answer.
+pub async fn pod_metrics(
+    source: &ClientSource,
+    namespace: &str,
+    pod: &str,
+    port: u16,
+) -> Result<String, ApiError> {
+    let (api, _) = source.current();
+    let path = format!(
+        "/api/v1/namespaces/{}/pods/{}:{port}/proxy/metrics",
+        query_value(namespace),
+        query_value(pod)
+    );
+    api.get_text(&path, LIMIT).await
+}
+
 /// What the server offers, sorted; with a note for each group that could not be read.
 ///
 /// # Errors

@@ -55,6 +55,12 @@ impl<K: Clone + Ord> ChangeLog<K> {
         self.limit = 2 * most;
     }
 
+    /// Everything may have changed up to this version.
+    pub(super) fn forget(&mut self, version: u64) {
+        self.changes.clear();
+        self.forgotten = version;
+    }
+
     /// What has changed after this version, latest first, a thing perhaps more than once; `None`:
     /// not known, all may have changed.
     pub(super) fn since(&self, version: u64) -> Option<impl Iterator<Item = &K>> {

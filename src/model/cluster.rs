@@ -9,6 +9,7 @@ use super::change_log::ChangeLog;
 use super::decision::Decision;
 use super::delta::{Change, Delta, Gone, Kind, SourceReport};
 use super::event::Event;
+use super::fabric::FabricRules;
 use super::figures::NodeFacts;
 use super::gpu::{GpuResource, MigProfile};
 use super::job::{Job, Namespace, PriorityClass};
@@ -16,6 +17,7 @@ use super::meta::Uid;
 use super::node::Node;
 use super::node_use::NodeUse;
 use super::pod::Pod;
+use super::telemetry::{NodeTelemetry, TelemetryLog};
 use super::text::Str;
 use super::unreadable::Unreadable;
 use super::workload::WorkloadKey;
@@ -64,6 +66,8 @@ pub struct Cluster {
     decisions: AHashMap<Uid, Arc<Decision>>,
     decision_log: VecDeque<Arc<Decision>>,
     unreadable: Unreadable,
+    fabric: Arc<FabricRules>,
+    telemetry: BTreeMap<Str, TelemetryLog>,
     /// Nodes that show MIG devices as `nvidia.com/gpu`, with what one of those is.
     single: BTreeMap<Str, MigProfile>,
     version: u64,
@@ -124,6 +128,11 @@ impl Cluster {
                     .insert((report.kind, report.namespace.clone()), report.clone());
             }
             Delta::Decision(decision) => self.set_decision(decision),
+            Delta::Telemetry(reading) => self.set_telemetry(reading),
+            Delta::Fabric(rules) => {
+                self.fabric = rules.clone();
+                self.node_changes.forget(self.version);
+            }
             Delta::Unreadable { .. } => {}
         }
     }
@@ -157,11 +166,26 @@ impl Cluster {
             entry.node = None;
             entry.facts = OnceLock::new();
             self.single.remove(&gone.name);
+            self.telemetry.remove(&gone.name);
             if entry.held.pods.is_empty() {
                 self.nodes.remove(&gone.name);
             }
             self.note_node(&gone.name);
         }
+    }
+
+    fn set_telemetry(&mut self, reading: &Arc<NodeTelemetry>) {
+        match self.telemetry.get_mut(&reading.node) {
+            Some(log) => log.take(reading.clone()),
+            // What is told of a node that nobody knows would be kept for good.
+            None if !self.nodes.contains_key(&reading.node) => return,
+            None => {
+                let log = TelemetryLog::new(reading.clone());
+                self.telemetry.insert(reading.node.clone(), log);
+            }
+        }
+        let name = reading.node.clone();
+        self.note_node(&name);
     }
 
     fn note_node(&mut self, name: &Str) {

@@ -7,10 +7,12 @@ use jiff::Timestamp;
 
 use super::decision::Decision;
 use super::event::Event;
+use super::fabric::FabricRules;
 use super::job::{Job, Namespace, PriorityClass, VolumeClaim, VolumeTopology};
 use super::meta::Uid;
 use super::node::Node;
 use super::pod::Pod;
+use super::telemetry::NodeTelemetry;
 use super::text::Str;
 
 /// The kinds that are watched.
@@ -153,6 +155,10 @@ pub enum Delta {
     Source(SourceReport),
     /// A decision of our scheduler.
     Decision(Arc<Decision>),
+    /// What the GPUs of a node measure.
+    Telemetry(Arc<NodeTelemetry>),
+    /// What is stated of the fabric besides the labels of known families.
+    Fabric(Arc<FabricRules>),
     /// An object that could not be read at all, in words that name it.
     Unreadable {
         /// Its kind.

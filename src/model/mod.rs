@@ -8,28 +8,35 @@ mod cluster;
 mod condition;
 mod decision;
 mod delta;
+mod devices;
 mod event;
+mod fabric;
 mod figures;
 mod gpu;
 mod gpu_name;
 mod job;
 mod meta;
+mod mig_layout;
 mod node;
 mod node_use;
 mod pod;
 mod quantity;
 mod resources;
+mod telemetry;
 mod text;
 mod tier;
 mod unreadable;
 mod workload;
 mod workload_entry;
+pub mod xid;
 
 pub use cluster::Cluster;
 pub use condition::Condition;
 pub use decision::{Decision, DecisionKind, FilterCount, Reason};
 pub use delta::{Change, Delta, Gone, Kind, SourceReport, SourceState};
+pub use devices::{DeviceSource, Holder, KnownDevice, KnownInstance};
 pub use event::{Event, Severity};
+pub use fabric::{FabricRules, LabelLevels, NamedPlace, NodeLinks, Place, Switch};
 pub use figures::{Figures, MigFigure, ModelFigure, NamespaceFigure, NodePart};
 pub use gpu::{GpuModel, GpuResource, MigProfile, MigProfileError};
 pub use job::{Job, Namespace, PriorityClass, VolumeClaim, VolumeTopology};
@@ -44,7 +51,11 @@ pub use pod::{
 };
 pub use quantity::{Quantity, QuantityError};
 pub use resources::{ContainerAsk, Resources, pod_requests};
-pub use text::{Str, clean, truncate_middle};
+pub use telemetry::{
+    ActivityBy, GpuReading, InstanceReading, Measured, NodeTelemetry, PodName, TelemetryLog,
+};
+pub use text::{Str, clean, natural_key, truncate_middle};
 pub use tier::{Tier, TierSource};
 pub use workload::{GroupName, WorkloadKey, WorkloadState};
 pub use workload_entry::WorkloadRow;
+pub use xid::XidClass;

@@ -281,22 +281,6 @@ impl Node {
         self.meta.label("topology.kubernetes.io/zone")
     }
 
-    /// The closest switch above the node, by the label families that name one
-    /// (topograph new and old, AWS layer 3, GKE sub-block, OCI rack).
-    pub fn leaf(&self) -> Option<&str> {
-        const KEYS: [&str; 6] = [
-            "fabric.topograph.run/tier-0",
-            "network.topology.nvidia.com/leaf",
-            "network.topology.nvidia.com/block",
-            "topology.k8s.aws/network-node-layer-3",
-            "cloud.google.com/gce-topology-subblock",
-            "oci.oraclecloud.com/host.rack_id",
-        ];
-        KEYS.iter()
-            .find_map(|k| self.meta.label(k))
-            .filter(|v| !v.is_empty() && *v != "no-imds-data")
-    }
-
     /// Devices that the kubelet knows but does not give out (capacity above allocatable), by
     /// resource: the device plugin marked them unhealthy.
     pub fn unhealthy_gpus(&self) -> i64 {

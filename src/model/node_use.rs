@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::gpu::{GpuResource, MigProfile};
 use super::meta::Uid;
+use super::mig_layout::lay_out;
 use super::node::{MigStrategy, Node, Sharing};
 use super::pod::Pod;
 use super::resources::{Resources, Sums};
@@ -42,6 +43,12 @@ pub struct MigInstance {
     pub used: bool,
     /// Whether no pod holds it and the kubelet does not give it out.
     pub sick: bool,
+    /// The memory slice that it starts at.
+    pub start: u8,
+    /// Whether that is known; else it is a place where it could be.
+    pub told: bool,
+    /// Id of the GPU instance, where an exporter tells it.
+    pub gi: Option<u32>,
 }
 
 /// One physical GPU as drawn.
@@ -254,12 +261,18 @@ impl NodeUse {
                     width,
                     used: i < row.used,
                     sick: i >= row.used && i >= row.allocatable,
+                    start: 0,
+                    told: false,
+                    gi: None,
                 });
             }
         }
         dealt
             .into_iter()
-            .map(|instances| GpuCell::Mig { instances, slices })
+            .map(|mut instances| {
+                lay_out(&mut instances, model);
+                GpuCell::Mig { instances, slices }
+            })
             .collect()
     }
 

@@ -110,6 +110,30 @@ pub fn truncate_middle(text: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(head)
 }
 
+/// A text whose bytes order so that numbers in it count as numbers: each has its length before it, in
+/// the place of its first digit.
+pub fn natural_key(name: &str) -> String {
+    let mut key = String::with_capacity(name.len() + 4);
+    let mut rest = name;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (text, from) = rest.split_at(at);
+        let end = from
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(from.len());
+        let (number, after) = from.split_at(end);
+        let number = number.trim_start_matches('0');
+        key.push_str(text);
+        key.push('0');
+        // Names are at most 253 bytes long; that a longer number orders otherwise does no harm.
+        let length = u32::try_from(number.len()).unwrap_or(u32::MAX);
+        key.push(char::from_u32(length + 1).unwrap_or(char::MAX));
+        key.push_str(number);
+        rest = after;
+    }
+    key.push_str(rest);
+    key
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -36,7 +36,12 @@ impl Unreadable {
                 self.change(Kind::PriorityClass, change, |o| &o.meta);
             }
             Delta::Unreadable { kind, what } => self.add(*kind, what),
-            Delta::VolumeClaim(_) | Delta::Volume(_) | Delta::Source(_) | Delta::Decision(_) => {}
+            Delta::VolumeClaim(_)
+            | Delta::Volume(_)
+            | Delta::Source(_)
+            | Delta::Decision(_)
+            | Delta::Fabric(_)
+            | Delta::Telemetry(_) => {}
         }
     }
 

@@ -163,7 +163,11 @@ impl State {
                     .insert((report.kind, report.namespace.clone()), report.clone());
             }
             // No filter reads them.
-            Delta::Namespace(_) | Delta::Event(_) | Delta::Unreadable { .. } => {}
+            Delta::Namespace(_)
+            | Delta::Event(_)
+            | Delta::Fabric(_)
+            | Delta::Telemetry(_)
+            | Delta::Unreadable { .. } => {}
         }
     }
 

@@ -105,6 +105,8 @@ pub enum Cmd {
     /// Another namespace is shown, or all. The console has it already; sources that are limited to
     /// one namespace follow.
     SwitchNamespace(Option<Str>),
+    /// These nodes are on the screen now: what they measure is wanted first.
+    LookAt(Vec<Str>),
     /// Put a text on the clipboard of the terminal.
     Copy(String),
     /// Give the terminal to the shell until it comes back.
@@ -305,7 +307,7 @@ impl App {
             connecting: self.world.connecting.is_some(),
             sortable: view.is_some_and(|v| !v.sort_columns().is_empty()),
             sort: view.and_then(View::sort),
-            acts: [Act::ZoomIn, Act::ZoomOut, Act::GroupNext]
+            acts: [Act::ZoomIn, Act::ZoomOut, Act::GroupNext, Act::LensNext]
                 .map(|act| view.is_some_and(|v| v.can(act))),
             has_earlier: self.history.has_earlier(),
             has_later: self.history.has_later(),

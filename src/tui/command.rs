@@ -47,6 +47,8 @@ pub enum CommandId {
     Namespace,
     /// Picks a context.
     Context,
+    /// Picks the lens that colours are looked through.
+    Lens,
     /// Something that only some views can do.
     Act(Act),
     /// Shows all messages.
@@ -151,8 +153,8 @@ pub struct Where {
     pub sortable: bool,
     /// The order in force.
     pub sort: Option<Sort>,
-    /// Bit per [`Act`] that the view can do: zoom in, zoom out, group.
-    pub acts: [bool; 3],
+    /// Bit per [`Act`] that the view can do: zoom in, zoom out, group, next lens.
+    pub acts: [bool; 4],
     /// Whether there is a place before this one.
     pub has_earlier: bool,
     /// Whether there is a place after this one.
@@ -165,11 +167,12 @@ pub struct Where {
 
 impl Where {
     fn act(&self, act: Act) -> bool {
-        let [zoom_in, zoom_out, group] = self.acts;
+        let [zoom_in, zoom_out, group, lens] = self.acts;
         match act {
             Act::ZoomIn => zoom_in,
             Act::ZoomOut => zoom_out,
             Act::GroupNext => group,
+            Act::LensNext => lens,
         }
     }
 
@@ -302,6 +305,7 @@ macro_rules! move_row {
 pub const COMMANDS: &[Command] = &[
     view_row!(Fleet, "view-fleet", "Shows every GPU on one screen."),
     view_row!(Nodes, "view-nodes", "Shows a row a node with its GPUs drawn."),
+    view_row!(Topology, "view-topology", "Shows the network as a tree, from spines down to MIG instances."),
     view_row!(Jobs, "view-jobs", "Shows a row a workload of any kind."),
     view_row!(Timeline, "view-timeline", "Shows what happened, newest last."),
 
@@ -345,13 +349,19 @@ pub const COMMANDS: &[Command] = &[
         "Turns the order of the rows round."),
     reads(CommandId::Act(Act::ZoomIn), "zoom-in", "zoom", Group::Draw, 10,
         |w| if w.place == Place::View && w.act(Act::ZoomIn) { When::Yes } else { When::No },
-        "Draws larger: from racks to nodes to GPUs."),
+        "Draws larger: from racks to nodes to GPUs; in a tree, opens a level."),
     reads(CommandId::Act(Act::ZoomOut), "zoom-out", "zoom out", Group::Draw, 11,
         |w| if w.place == Place::View && w.act(Act::ZoomOut) { When::Yes } else { When::No },
-        "Draws smaller: from GPUs to nodes to racks."),
+        "Draws smaller: from GPUs to nodes to racks; in a tree, closes a level."),
     reads(CommandId::Act(Act::GroupNext), "group", "group by", Group::Draw, 12,
         |w| if w.place == Place::View && w.act(Act::GroupNext) { When::Yes } else { When::No },
         "Groups the rows of the map by the next thing: leaf, zone, model."),
+    reads(CommandId::Act(Act::LensNext), "next-lens", "lens", Group::Draw, 10,
+        |w| if w.place == Place::View && w.act(Act::LensNext) { When::Yes } else { When::No },
+        "Looks through the next lens: allocation, owner, SM active, memory, temperature, power, health, tier, age."),
+    reads(CommandId::Lens, "lens", "pick a lens", Group::Draw, 0,
+        |w| if w.place == Place::View && w.act(Act::LensNext) { When::Yes } else { When::No },
+        "Picks the lens that colours are looked through."),
     reads(CommandId::Namespace, "namespace", "namespace", Group::Find, 13, in_view,
         "Picks the namespace that is shown, or all."),
     reads(CommandId::Copy, "copy", "copy", Group::Row, 14,

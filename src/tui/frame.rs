@@ -10,6 +10,7 @@ use super::format;
 use super::glyphs::Glyph;
 use super::text_pane::{self, Body};
 use super::theme::Meaning;
+use super::view::Target;
 use super::{footer, header};
 
 /// The parts of a screen. On low screens rules go first, then header lines, then the footer.
@@ -96,6 +97,7 @@ impl App {
             }
             view.refresh(parts.view, &ctx);
         }
+        self.note_job();
         self.refresh_texts();
         for layer in &mut self.layers {
             match layer {
@@ -103,6 +105,19 @@ impl App {
                 Layer::Picker(picker) => picker.fit(screen),
                 Layer::Prompt(_) => {}
             }
+        }
+    }
+
+    /// Remembers the job under the cursor: other views tell of it.
+    fn note_job(&mut self) {
+        let selected = self.view().and_then(|v| v.selected());
+        let job = match selected {
+            Some(Target::Workload(key)) => Some(key),
+            Some(Target::Pod(uid)) => self.world.cluster.workload_of(&uid).cloned(),
+            _ => None,
+        };
+        if job.is_some() {
+            self.world.job = job;
         }
     }
 

@@ -46,6 +46,7 @@ impl ObjectRef {
                 object("Event", &meta.namespace, &meta.name)
             }
             Target::Object(object) => object.clone(),
+            Target::Domain(_) => return None,
         })
     }
 
@@ -76,7 +77,10 @@ pub fn safe_lines(text: &str) -> Vec<Line<'static>> {
 /// What a thing is called when its name is copied.
 pub fn copied_name(target: &Target, cluster: &Cluster) -> Option<String> {
     Some(match target {
-        Target::Node(name) | Target::Gpu(name, _) | Target::Namespace(name) => name.to_string(),
+        Target::Node(name)
+        | Target::Gpu(name, _)
+        | Target::Namespace(name)
+        | Target::Domain(name) => name.to_string(),
         Target::Workload(key) => key.to_string(),
         Target::Pod(uid) | Target::Decision(_, uid) => {
             let meta = &cluster.pod(uid)?.meta;

@@ -144,6 +144,18 @@ pub(super) fn contexts(app: &App) -> Vec<Item> {
         .collect()
 }
 
+/// Lenses of the view.
+pub(super) fn lenses(view: &dyn View) -> Vec<Item> {
+    let shown = view.lens();
+    let lenses = view.lenses().into_iter();
+    lenses
+        .map(|(name, about)| Item {
+            disabled: (shown == Some(name)).then_some("this is the one you look through"),
+            ..item(name, about, Choice::Lens(name))
+        })
+        .collect()
+}
+
 /// Columns of the view.
 pub(super) fn sort_columns(view: &dyn View) -> Vec<Item> {
     view.sort_columns()

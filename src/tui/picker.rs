@@ -34,6 +34,8 @@ pub(super) enum Choice {
     Browse(ResourceRef),
     /// Sorts by a column.
     SortBy(&'static str),
+    /// Look through a lens.
+    Lens(&'static str),
 }
 
 /// A text of an item. A large cluster has many items, so what exists already is not copied.

@@ -20,6 +20,8 @@ use super::input::Input;
 use super::messages::Level;
 use super::signals::{self, Asked, Signals};
 use super::terminal::{Screen, TerminalError};
+use super::view::View;
+use crate::model::Str;
 
 /// Distance of frames that data alone asks for, on a fast terminal.
 const FRAME: Duration = Duration::from_millis(50);
@@ -85,6 +87,8 @@ pub struct Console<W: Write> {
     /// No view is brought up to date behind the one on the screen before this.
     prepare_due: Instant,
     watch: Option<Watch>,
+    /// Nodes that were last said to be on the screen.
+    looked_at: Vec<Str>,
 }
 
 /// Who is told of each frame.
@@ -128,6 +132,7 @@ impl<W: Write> Console<W> {
             rest: None,
             prepare_due: Instant::now(),
             watch: None,
+            looked_at: Vec::new(),
         }
     }
 
@@ -209,6 +214,7 @@ impl<W: Write> Console<W> {
             });
         }
         self.taken = false;
+        self.tell_what_is_shown();
         let took = self.screen.flush_time();
         let distance = if took > QUICK_FLUSH {
             (took * 4).clamp(FRAME, SLOW_FRAME)
@@ -226,6 +232,20 @@ impl<W: Write> Console<W> {
         }
         self.answers = false;
         Ok(())
+    }
+
+    /// Says which nodes are on the screen, when others are there than before.
+    fn tell_what_is_shown(&mut self) {
+        let nodes = self.app.view().map(View::visible_nodes).unwrap_or_default();
+        if nodes != self.looked_at
+            && self
+                .ports
+                .commands
+                .try_send(Cmd::LookAt(nodes.clone()))
+                .is_ok()
+        {
+            self.looked_at = nodes;
+        }
     }
 
     /// Brings a view up to date that is not on the screen.

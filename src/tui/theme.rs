@@ -73,6 +73,32 @@ meanings! {
     Sick = "sick", Danger;
     /// On a cordoned node.
     Cordoned = "cordoned", Muted;
+    /// The lowest of the five steps of a lens.
+    Heat1 = "heat-1", Used;
+    /// The second step of a lens.
+    Heat2 = "heat-2", Used;
+    /// The third step of a lens.
+    Heat3 = "heat-3", Used;
+    /// The fourth step of a lens.
+    Heat4 = "heat-4", Used;
+    /// The highest step of a lens.
+    Heat5 = "heat-5", Used;
+    /// The first of eight colours that tell owners and tiers apart.
+    Team1 = "team-1", Used;
+    /// The second of them.
+    Team2 = "team-2", Used;
+    /// The third of them.
+    Team3 = "team-3", Used;
+    /// The fourth of them.
+    Team4 = "team-4", Used;
+    /// The fifth of them.
+    Team5 = "team-5", Used;
+    /// The sixth of them.
+    Team6 = "team-6", Used;
+    /// The seventh of them.
+    Team7 = "team-7", Used;
+    /// The eighth of them.
+    Team8 = "team-8", Used;
     /// All is well.
     Ok = "ok", Text;
     /// A person should look.

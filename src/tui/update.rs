@@ -180,11 +180,16 @@ impl App {
                                 ViewId::Jobs
                             }
                             Target::Object(_) => ViewId::Browse,
+                            Target::Domain(_) => ViewId::Topology,
                         };
                         self.go(view, Some(target));
                         Vec::new()
                     }
                     Choice::Browse(resource) => self.browse(resource),
+                    Choice::Lens(name) => {
+                        self.on_view(|v| v.set_lens(name));
+                        Vec::new()
+                    }
                     Choice::SortBy(column) => {
                         self.sort_by(column);
                         Vec::new()
@@ -431,6 +436,11 @@ impl App {
                 self.push_picker(Picker::new("context", items));
             }
             CommandId::Act(act) => self.on_view(|v| v.act(act)),
+            CommandId::Lens => {
+                if let Some(items) = self.view().map(palette::lenses) {
+                    self.push_picker(Picker::new("lens", items));
+                }
+            }
             CommandId::Messages => self.open_messages(),
             CommandId::Sources => self.open_report(Body::Sources, "sources"),
             CommandId::Unreadable => self.open_report(Body::Unreadable, "unreadable"),

@@ -19,6 +19,8 @@ pub enum ViewId {
     Fleet,
     /// A row a node.
     Nodes,
+    /// The network as a tree.
+    Topology,
     /// A row a workload.
     Jobs,
     /// What happened, newest last.
@@ -29,13 +31,20 @@ pub enum ViewId {
 
 impl ViewId {
     /// Those with a digit, in its order.
-    pub const ALL: [ViewId; 4] = [ViewId::Fleet, ViewId::Nodes, ViewId::Jobs, ViewId::Timeline];
+    pub const ALL: [ViewId; 5] = [
+        ViewId::Fleet,
+        ViewId::Nodes,
+        ViewId::Topology,
+        ViewId::Jobs,
+        ViewId::Timeline,
+    ];
 
     /// As the views line shows it.
     pub fn title(self) -> &'static str {
         match self {
             ViewId::Fleet => "Fleet",
             ViewId::Nodes => "Nodes",
+            ViewId::Topology => "Topology",
             ViewId::Jobs => "Jobs",
             ViewId::Timeline => "Timeline",
             ViewId::Browse => "Browse",
@@ -47,6 +56,7 @@ impl ViewId {
         match self {
             ViewId::Fleet => "fleet",
             ViewId::Nodes => "nodes",
+            ViewId::Topology => "topology",
             ViewId::Jobs => "jobs",
             ViewId::Timeline => "timeline",
             ViewId::Browse => "browse",
@@ -58,6 +68,7 @@ impl ViewId {
         match self {
             ViewId::Fleet => Some('1'),
             ViewId::Nodes => Some('2'),
+            ViewId::Topology => Some('3'),
             ViewId::Jobs => Some('5'),
             ViewId::Timeline => Some('6'),
             ViewId::Browse => None,
@@ -83,6 +94,8 @@ pub enum Target {
     Decision(Timestamp, Uid),
     /// A namespace.
     Namespace(Str),
+    /// A part of the network, by the way to it from the top: `core core-1/leaf leaf-2`.
+    Domain(Str),
     /// An object of a list that was fetched.
     Object(ObjectRef),
 }
@@ -121,6 +134,8 @@ pub enum Act {
     ZoomOut,
     /// Group rows by the next key.
     GroupNext,
+    /// Look through the next lens.
+    LensNext,
 }
 
 /// Why a filter is refused.
@@ -200,6 +215,8 @@ pub struct Ctx<'a> {
     pub namespace: Option<&'a Str>,
     /// The list that is browsed.
     pub browse: &'a Browse,
+    /// The job that the cursor was on last, in whatever view.
+    pub job: Option<&'a WorkloadKey>,
 }
 
 impl Ctx<'_> {
@@ -256,6 +273,11 @@ pub trait View: Send {
 
     /// What the cursor is on.
     fn selected(&self) -> Option<Target>;
+
+    /// Nodes that are on the screen, so that what they measure is asked for first.
+    fn visible_nodes(&self) -> Vec<Str> {
+        Vec::new()
+    }
 
     /// Puts the cursor on a thing; false if the view has no such row.
     fn select(&mut self, target: &Target) -> bool;
@@ -337,6 +359,19 @@ pub trait View: Send {
 
     /// Does it.
     fn act(&mut self, _act: Act) {}
+
+    /// Lenses that colours can be looked through, each with what it tells.
+    fn lenses(&self) -> Vec<(&'static str, &'static str)> {
+        Vec::new()
+    }
+
+    /// The name of the lens in force.
+    fn lens(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Looks through a lens, by its name.
+    fn set_lens(&mut self, _name: &str) {}
 
     /// A word or two for the right end of the views line: the lens, the grouping.
     fn mode(&self) -> Option<String> {

@@ -8,7 +8,7 @@ use super::keymap::Keymap;
 use super::session::{Leader, Session};
 use super::theme::Theme;
 use super::view::{Ctx, Stamp};
-use crate::model::{Cluster, Figures, Str};
+use crate::model::{Cluster, Figures, Str, WorkloadKey};
 
 /// What is known and how it is drawn.
 pub struct World {
@@ -32,6 +32,8 @@ pub struct World {
     pub keymap: Keymap,
     /// The list that is browsed.
     pub browse: Browse,
+    /// The job that the cursor was on last.
+    pub job: Option<WorkloadKey>,
     counted: Stamp,
     /// Version of the picture that rows show.
     published: u64,
@@ -51,6 +53,7 @@ impl World {
             glyphs,
             keymap,
             browse: Browse::default(),
+            job: None,
             counted: Stamp::default(),
             published: 0,
         }
@@ -68,6 +71,7 @@ impl World {
             glyphs: self.glyphs,
             namespace: self.session.namespace.as_ref(),
             browse: &self.browse,
+            job: self.job.as_ref(),
         }
     }
 
@@ -99,6 +103,7 @@ impl World {
         self.published = 0;
         self.leader = Leader::Unknown;
         self.browse = Browse::default();
+        self.job = None;
         self.counted = self.ctx().stamp();
     }
 }

@@ -10,9 +10,11 @@
 mod demo;
 mod docs;
 mod fixture;
+mod lenses;
 mod objects;
 mod screen;
 mod snapshots;
 mod themes;
+mod topology;
 mod walks;
 mod whole;

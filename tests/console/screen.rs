@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use gpudeck::model::{Cluster, Figures, Str};
+use gpudeck::model::{Cluster, Figures, Str, WorkloadKey};
 use gpudeck::tui::glyphs::Glyphs;
 use gpudeck::tui::theme::{Depth, Theme};
 use gpudeck::tui::view::{Ctx, View, ViewId};
@@ -60,6 +60,7 @@ pub(crate) struct Stage {
     pub(crate) theme: Theme,
     pub(crate) glyphs: Glyphs,
     pub(crate) namespace: Option<Str>,
+    pub(crate) job: Option<WorkloadKey>,
 }
 
 impl Stage {
@@ -70,6 +71,7 @@ impl Stage {
             theme: Theme::default_for(look.depth),
             glyphs: Glyphs { ascii: look.ascii },
             namespace: None,
+            job: None,
         }
     }
 
@@ -84,6 +86,7 @@ impl Stage {
             glyphs: self.glyphs,
             namespace: self.namespace.as_ref(),
             browse: &gpudeck::tui::browse::NOTHING,
+            job: self.job.as_ref(),
         }
     }
 

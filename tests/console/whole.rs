@@ -85,6 +85,7 @@ fn whole_screens() {
         for (key, id) in [
             ("1", "fleet"),
             ("2", "nodes"),
+            ("3", "topology"),
             ("5", "jobs"),
             ("6", "timeline"),
         ] {
@@ -158,7 +159,7 @@ fn a_switch_of_context_leaves_nothing_of_the_old_one_in_any_view() {
         context: "lab".into(),
         ..Session::default()
     }));
-    for key in ["1", "2", "5", "6"] {
+    for key in ["1", "2", "3", "5", "6"] {
         desk.press(key);
         let screen = desk.screen();
         for old in ["h100", "train", "prod-eu1", "marked"] {
@@ -212,6 +213,9 @@ const PRESSES: &[&str] = &[
     "]",
     "1",
     "2",
+    "3",
+    "i",
+    "I",
     "5",
     "6",
     "n",

@@ -54,6 +54,8 @@ impl World {
             source: place.source.clone().with_clock(move || time.now()),
             scope: place.scope(),
             scheduling: Some(Scheduling::new(mode, Some("test"))),
+            telemetry: None,
+            fabric: gpudeck::model::FabricRules::default(),
         });
         // As the console does; the scheduler waits for who shows the leader.
         let mut leader = feed.leader;

@@ -125,6 +125,8 @@ fn engine(client: Client) -> (Engine, Feed) {
         source: ClientSource::fixed(client, "the embedded cluster"),
         scope: Scope::default(),
         scheduling: Some(Scheduling::new(mode, Some("here"))),
+        telemetry: None,
+        fabric: crate::model::FabricRules::default(),
     })
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::super::decision::{Decision, DecisionKind};
 use super::super::delta::{Kind, SourceReport, SourceState};
 use super::super::event::Event;
+use super::super::fabric::{FabricRules, Place};
 use super::super::figures::{NamespaceFigure, NodeFacts};
 use super::super::gpu::GpuResource;
 use super::super::job::{Job, Namespace, PriorityClass};
@@ -14,6 +15,7 @@ use super::super::node::Node;
 use super::super::node_use::NodeUse;
 use super::super::pod::Pod;
 use super::super::resources::narrow;
+use super::super::telemetry::TelemetryLog;
 use super::super::text::Str;
 use super::super::workload::{PhaseCounts, WorkloadKey, WorkloadState};
 use super::super::workload_entry::{WorkloadEntry, WorkloadRow};
@@ -98,6 +100,21 @@ impl Cluster {
     /// Namespaces by name.
     pub fn namespaces(&self) -> impl Iterator<Item = &Arc<Namespace>> {
         self.namespaces.values()
+    }
+
+    /// What is stated of the fabric besides the labels of known families.
+    pub fn fabric_rules(&self) -> &Arc<FabricRules> {
+        &self.fabric
+    }
+
+    /// What the GPUs of a node measured last.
+    pub fn telemetry(&self, node: &str) -> Option<&TelemetryLog> {
+        self.telemetry.get(node)
+    }
+
+    /// Where a node hangs in the network.
+    pub fn place(&self, node: &Node) -> Place {
+        self.fabric.place(node)
     }
 
     /// Names of all namespaces that exist or that a known pod lives in.

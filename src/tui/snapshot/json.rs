@@ -12,6 +12,7 @@ use crate::tui::views::jobs::{self, JobRow};
 use crate::tui::views::node_row::{self, NodeRow};
 use crate::tui::views::nodes;
 use crate::tui::views::timeline::{self, Happening};
+use crate::tui::views::topology::{self, BranchRow};
 
 /// The snapshot as JSON.
 ///
@@ -24,6 +25,11 @@ pub fn json(request: &Request<'_>) -> Result<Value, FilterError> {
         ViewId::Nodes => {
             let rows = request.passing(&nodes::SPEC, node_row::all(cluster))?;
             rows.iter().map(node).collect()
+        }
+        ViewId::Topology => {
+            let rows = request.passing(&nodes::SPEC, node_row::all(cluster))?;
+            let branches = topology::branches(rows, cluster);
+            branches.iter().map(branch).collect()
         }
         ViewId::Jobs => {
             let rows = jobs::all(cluster, |ns| request.in_scope(ns));
@@ -149,6 +155,22 @@ fn node(row: &NodeRow) -> Value {
         "cordoned": row.node.as_ref().map(|n| n.unschedulable),
         "ready": row.node.as_ref().map(|_| row.is_ready()),
         "state": row.state,
+    })
+}
+
+fn branch(row: &BranchRow) -> Value {
+    json!({
+        "level": row.level,
+        "name": &*row.name,
+        "way": &*row.way,
+        "nodes": row.nodes,
+        "gpus": row.gpus,
+        "used_gpus": row.used,
+        "free_gpus": row.free,
+        "best_hole": row.hole.map(|(size, _)| size),
+        "nodes_with_best_hole": row.hole.map(|(_, nodes)| nodes),
+        "gangs": row.gangs,
+        "crossing": row.crossing,
     })
 }
 

@@ -17,6 +17,7 @@ use crate::tui::view::{Ctx, FilterError, ViewId};
 use crate::tui::views::fleet::{self, GroupBy};
 use crate::tui::views::list::Spec;
 use crate::tui::views::node_row::NodeRow;
+use crate::tui::views::topology::{self, BranchRow};
 use crate::tui::views::{jobs, node_row, nodes, timeline};
 
 /// Columns that a drawn cell may take.
@@ -42,6 +43,7 @@ pub fn text(request: &Request<'_>) -> Result<String, FilterError> {
         glyphs,
         namespace: request.namespace,
         browse: &browse::NOTHING,
+        job: None,
     };
     let mut out = String::new();
     write_figures(&mut out, &figures);
@@ -53,6 +55,10 @@ pub fn text(request: &Request<'_>) -> Result<String, FilterError> {
         ViewId::Nodes => {
             let rows = request.passing(&nodes::SPEC, node_row::all(cluster))?;
             table(&mut out, &nodes::SPEC, rows, &ctx);
+        }
+        ViewId::Topology => {
+            let rows = request.passing(&nodes::SPEC, node_row::all(cluster))?;
+            network(&mut out, &topology::branches(rows, cluster));
         }
         ViewId::Jobs => {
             let rows = jobs::all(cluster, |ns| request.in_scope(ns));
@@ -217,6 +223,55 @@ fn table<R: Row>(out: &mut String, spec: &Spec<R>, rows: Vec<R>, ctx: &Ctx<'_>) 
     for line in lines {
         out.push_str(line.trim_end());
         out.push('\n');
+    }
+}
+
+/// The branches of the network with their figures.
+fn network(out: &mut String, branches: &[BranchRow]) {
+    let name = |b: &BranchRow| {
+        let indent = "  ".repeat(usize::from(b.depth));
+        let words = b.way.rsplit('/').next().unwrap_or(&b.way);
+        format!("{indent}{words}")
+    };
+    let widest = branches.iter().map(|b| name(b).width()).max().unwrap_or(0);
+    let widest = widest.max("NETWORK".len());
+    let header = [
+        "NODES",
+        "GPUS",
+        "USED",
+        "FREE",
+        "BEST HOLE",
+        "GANGS",
+        "CROSS",
+    ];
+    let mut line = |name: &str, cells: [String; 7]| {
+        let pad = " ".repeat(widest.saturating_sub(name.width()));
+        let cells = cells.iter().zip(header);
+        let cells: Vec<String> = cells
+            .map(|(cell, header)| format!("{cell:>w$}", w = header.len().max(6)))
+            .collect();
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "{name}{pad}  {}", cells.join(" "));
+    };
+    line("NETWORK", header.map(str::to_owned));
+    for b in branches {
+        let hole = match b.hole {
+            None => format::UNKNOWN.to_owned(),
+            Some((0, _)) => "0".to_owned(),
+            Some((size, nodes)) => format!("{size} ×{nodes}"),
+        };
+        line(
+            &name(b),
+            [
+                format::count(b.nodes.into()),
+                format::count(b.gpus.into()),
+                format::amount_or_unknown(b.used),
+                format::amount_or_unknown(b.free),
+                hole,
+                format::count(b.gangs.into()),
+                format::count(b.crossing.into()),
+            ],
+        );
     }
 }
 

@@ -42,6 +42,14 @@ pub fn fill(share: f64) -> Glyph {
     EIGHTHS.get(index).copied().unwrap_or(Glyph::GpuUsed)
 }
 
+/// A share from 0 to 1 as a bar of a sparkline: also nothing has a line.
+pub fn level(share: f64) -> Glyph {
+    match fill(share) {
+        Glyph::GpuFree => Glyph::Eighth1,
+        glyph => glyph,
+    }
+}
+
 /// The one cell of a GPU.
 pub fn one(cell: &GpuCell, row: &NodeRow) -> Look {
     let free = if row.is_cordoned() {
@@ -247,21 +255,34 @@ fn bar(pen: &mut Pen, looks: &[Look], width: usize, ctx: &Ctx<'_>) {
     pen.put(ctx.glyph(Glyph::EdgeRight), edge);
 }
 
-/// A MIG GPU: each instance in proportion to its memory slices. One that a pod holds is its number
-/// of compute slices and filled, a free one is dotted; slices of no instance are blank.
+/// A MIG GPU: each instance at its place among the memory slices. One that a pod holds is its number
+/// of compute slices and filled, a free one is dotted; slices of no instance are stranded.
 fn strip(pen: &mut Pen, instances: &[MigInstance], slices: u8, detail: Detail, ctx: &Ctx<'_>) {
     let rule = ctx.style(Meaning::Rule);
-    let per_slice = if detail == Detail::Wide { 2 } else { 1 };
+    let wide = detail == Detail::Wide;
+    let per_slice = if wide { 2 } else { 1 };
     pen.put(ctx.glyph(Glyph::EdgeLeft), rule);
-    let mut left = usize::from(slices) * per_slice;
+    let end = usize::from(slices) * per_slice;
+    // The separator of the last part is the edge itself.
+    let end = if wide { end.saturating_sub(1) } else { end };
+    let mut at = 0;
+    let stranded = |pen: &mut Pen, columns: usize| {
+        let style = ctx.style(Meaning::Stranded);
+        pen.put_times(ctx.glyph(Glyph::GpuStranded), columns, style);
+    };
     for instance in instances {
-        let own = (usize::from(instance.width) * per_slice).min(left);
-        left -= own;
-        let content = if detail == Detail::Wide {
-            own.saturating_sub(1)
-        } else {
-            own
-        };
+        let from = usize::from(instance.start) * per_slice;
+        if from > at {
+            let gap = (from - at).saturating_sub(usize::from(wide));
+            stranded(pen, gap);
+            if wide {
+                pen.put(ctx.glyph(Glyph::Bar), rule);
+            }
+            at = from;
+        }
+        let own = (usize::from(instance.width) * per_slice)
+            .min((end + usize::from(wide)).saturating_sub(at));
+        let content = if wide { own.saturating_sub(1) } else { own };
         let digit = instance.profile.compute_slices.to_string();
         if instance.used {
             let style = ctx.style(Meaning::Mig);
@@ -269,24 +290,19 @@ fn strip(pen: &mut Pen, instances: &[MigInstance], slices: u8, detail: Detail, c
             pen.put_times(ctx.glyph(Glyph::GpuUsed), content.saturating_sub(1), style);
         } else {
             let style = ctx.style(Meaning::Free);
-            let tells = detail == Detail::Wide && content > 1;
+            let tells = wide && content > 1;
             if tells {
                 pen.put(&digit, style);
             }
             let dots = content - usize::from(tells);
             pen.put_times(ctx.glyph(Glyph::GpuFree), dots, style);
         }
-        if detail == Detail::Wide && left > 0 {
+        at += own;
+        if wide && at < end {
             pen.put(ctx.glyph(Glyph::Bar), rule);
         }
     }
-    // The separator of the last instance is the edge itself.
-    let rest = if detail == Detail::Wide {
-        left.saturating_sub(1)
-    } else {
-        left
-    };
-    pen.put_times(" ", rest, rule);
+    stranded(pen, end.saturating_sub(at));
     pen.put(ctx.glyph(Glyph::EdgeRight), rule);
 }
 

@@ -211,6 +211,11 @@ impl<R: Row + 'static> List<R> {
         self.table.selected()
     }
 
+    /// The rows on the screen.
+    pub fn visible(&self) -> impl Iterator<Item = &R> {
+        self.table.visible()
+    }
+
     /// A row by its key, also one that the filter hides.
     pub fn get(&self, key: &R::Key) -> Option<&R> {
         self.table.get(key)

@@ -6,11 +6,13 @@ pub mod drill;
 pub mod fleet;
 pub mod gpu_look;
 pub mod jobs;
+pub mod lens;
 pub mod list;
 pub mod node_row;
 pub mod nodes;
 pub mod pods;
 pub mod timeline;
+pub mod topology;
 
 use super::view::{Target, View};
 
@@ -19,6 +21,7 @@ pub fn all() -> Vec<Box<dyn View>> {
     vec![
         Box::new(fleet::FleetView::default()),
         Box::new(nodes::NodesView::default()),
+        Box::new(topology::TopologyView::default()),
         Box::new(drill::Drill::new(Box::new(jobs::JobsView::default()))),
         Box::new(timeline::TimelineView::default()),
         Box::new(browse::BrowseView::default()),

@@ -8,7 +8,8 @@ use jiff::Timestamp;
 
 use super::list::in_order;
 use crate::model::{
-    Cluster, GpuCell, Kind, MigConfigState, MigCount, Node, NodePart, NodeUse, Readiness, Str,
+    Cluster, FabricRules, GpuCell, Kind, MigConfigState, MigCount, Node, NodePart, NodeTelemetry,
+    NodeUse, Place, Readiness, Str, natural_key,
 };
 use crate::tui::filter::{FilterColumn, Unit, Value, contains};
 use crate::tui::sort_key::SortKey;
@@ -38,6 +39,8 @@ pub struct NodeRow {
     pub mem_percent: Option<i64>,
     /// MIG profiles with counts.
     pub mig: Vec<MigCount>,
+    /// What its GPUs measured last, or why that is not known; `None`: nobody asked yet.
+    pub telemetry: Option<Arc<NodeTelemetry>>,
     /// State in words, the worst first.
     pub state: String,
     /// How bad that is.
@@ -49,8 +52,10 @@ pub struct NodeRow {
 /// What the labels of a node tell.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Labels {
+    /// What is stated of the fabric.
+    rules: Arc<FabricRules>,
     tier: OnceLock<Option<&'static str>>,
-    leaf: OnceLock<Option<Str>>,
+    place: OnceLock<Place>,
     zone: OnceLock<Option<Str>>,
 }
 
@@ -106,7 +111,7 @@ pub fn all(cluster: &Cluster) -> Vec<NodeRow> {
 /// The row of one node, if it is known or pods tell of it.
 pub(super) fn one(cluster: &Cluster, name: &str) -> Option<NodeRow> {
     if let Some((node, held)) = cluster.node(name) {
-        return Some(NodeRow::of(node, held, cluster.is_known(Kind::Pod)));
+        return Some(NodeRow::of(node, held, cluster));
     }
     let (name, held) = cluster.unknown_node(name)?;
     let nodes_known = cluster.is_known(Kind::Node);
@@ -115,39 +120,14 @@ pub(super) fn one(cluster: &Cluster, name: &str) -> Option<NodeRow> {
 
 /// All nodes, and those that only pods tell of.
 pub(super) fn unordered(cluster: &Cluster) -> Vec<NodeRow> {
-    let pods_known = cluster.is_known(Kind::Pod);
     let nodes_known = cluster.is_known(Kind::Node);
     let known = cluster
         .nodes()
-        .map(|(node, held)| NodeRow::of(node, held, pods_known));
+        .map(|(node, held)| NodeRow::of(node, held, cluster));
     let unknown = cluster
         .unknown_nodes()
         .map(|(name, held)| NodeRow::of_unknown(name, held, nodes_known));
     known.chain(unknown).collect()
-}
-
-/// A text whose bytes order as [`natural_order`] orders names: each number has its length before
-/// it, in the place of its first digit.
-fn natural_key(name: &str) -> String {
-    let mut key = String::with_capacity(name.len() + 4);
-    let mut rest = name;
-    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
-        let (text, from) = rest.split_at(at);
-        let end = from
-            .find(|c: char| !c.is_ascii_digit())
-            .unwrap_or(from.len());
-        let (number, after) = from.split_at(end);
-        let number = number.trim_start_matches('0');
-        key.push_str(text);
-        key.push('0');
-        // Names are at most 253 bytes long; that a longer number orders otherwise does no harm.
-        let length = u32::try_from(number.len()).unwrap_or(u32::MAX);
-        key.push(char::from_u32(length + 1).unwrap_or(char::MAX));
-        key.push_str(number);
-        rest = after;
-    }
-    key.push_str(rest);
-    key
 }
 
 /// Order of names in which numbers count as numbers: `n2` before `n10`.
@@ -184,8 +164,9 @@ fn small(n: usize) -> u32 {
 
 impl NodeRow {
     /// The row of a known node.
-    pub fn of(node: &Arc<Node>, held: &NodeUse, pods_known: bool) -> Self {
-        let cells = held.cells(node);
+    pub fn of(node: &Arc<Node>, held: &NodeUse, cluster: &Cluster) -> Self {
+        let pods_known = cluster.is_known(Kind::Pod);
+        let cells = cluster.cells(node, held);
         let unhealthy: f64 = cells.iter().map(GpuCell::sick_share).sum();
         let used: f64 = cells.iter().map(GpuCell::used_share).sum();
         let part = NodePart::of(node, &cells);
@@ -205,7 +186,13 @@ impl NodeRow {
             cpu_percent: percent(held.requests.cpu_milli, node.allocatable.cpu_milli),
             mem_percent: percent(held.requests.mem_bytes, node.allocatable.mem_bytes),
             mig: held.mig(node),
-            labels: Labels::default(),
+            telemetry: cluster
+                .telemetry(&node.meta.name)
+                .map(|log| log.latest.clone()),
+            labels: Labels {
+                rules: cluster.fabric_rules().clone(),
+                ..Labels::default()
+            },
             node: Some(node.clone()),
             cells,
             state,
@@ -227,6 +214,7 @@ impl NodeRow {
             cpu_percent: None,
             mem_percent: None,
             mig: Vec::new(),
+            telemetry: None,
             // Where nodes may be listed, one that only its pods name has left.
             state: if nodes_known { "gone" } else { "nodes denied" }.to_owned(),
             severity: Severity::Unknown,
@@ -297,12 +285,22 @@ impl NodeRow {
 
     /// The closest switch above it.
     pub fn leaf(&self) -> Option<&str> {
-        self.shared_leaf().as_deref()
+        self.shared_leaf().map(|leaf| &**leaf)
     }
 
-    pub(super) fn shared_leaf(&self) -> &Option<Str> {
-        let leaf = || self.node.as_ref()?.leaf().map(Into::into);
-        self.labels.leaf.get_or_init(leaf)
+    pub(super) fn shared_leaf(&self) -> Option<&Str> {
+        self.place().leaf()
+    }
+
+    /// Where it hangs in the network.
+    pub fn place(&self) -> &Place {
+        let place = || {
+            let node = self.node.as_ref()?;
+            Some(self.labels.rules.place(node))
+        };
+        self.labels
+            .place
+            .get_or_init(|| place().unwrap_or_default())
     }
 
     /// Its zone.
@@ -313,6 +311,16 @@ impl NodeRow {
     pub(super) fn shared_zone(&self) -> &Option<Str> {
         let zone = || self.node.as_ref()?.zone().map(Into::into);
         self.labels.zone.get_or_init(zone)
+    }
+
+    /// How busy its GPUs are on average, 0 to 1.
+    pub fn activity(&self) -> Option<f64> {
+        self.telemetry.as_ref()?.activity()
+    }
+
+    /// How much of its GPUs' memory is in use on average, 0 to 1.
+    pub fn memory_share(&self) -> Option<f64> {
+        self.telemetry.as_ref()?.memory_share()
     }
 
     /// Whether one of the texts that a person looks for contains `word`.
@@ -468,10 +476,41 @@ pub static FILTER: &[FilterColumn<NodeRow>] = &[
         value: |r, _| Value::number(float(r.cpu_percent)),
     },
     FilterColumn {
-        name: "mem",
+        name: "sm",
+        aliases: &["util"],
+        unit: Unit::Count,
+        about: "how busy its GPUs are, in percent",
+        value: |r, _| Value::number(r.activity().map(|share| share * 100.0)),
+    },
+    FilterColumn {
+        name: "vram",
         aliases: &[],
         unit: Unit::Count,
-        about: "memory requested, in percent",
+        about: "GPU memory in use, in percent",
+        value: |r, _| Value::number(r.memory_share().map(|share| share * 100.0)),
+    },
+    FilterColumn {
+        name: "temp",
+        aliases: &[],
+        unit: Unit::Count,
+        about: "its hottest GPU, in °C",
+        value: |r, _| {
+            let temperature = r.telemetry.as_ref().and_then(|t| t.temperature_c());
+            Value::number(temperature.map(f64::from))
+        },
+    },
+    FilterColumn {
+        name: "power",
+        aliases: &["watts"],
+        unit: Unit::Count,
+        about: "watts of its GPUs",
+        value: |r, _| Value::number(r.telemetry.as_ref().and_then(|t| t.power_watts())),
+    },
+    FilterColumn {
+        name: "ram",
+        aliases: &["mem"],
+        unit: Unit::Count,
+        about: "memory of the host requested, in percent",
         value: |r, _| Value::number(float(r.mem_percent)),
     },
     FilterColumn {

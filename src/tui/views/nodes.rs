@@ -10,6 +10,7 @@ use super::node_row::{self, NodeRow, Severity};
 use super::{describe, gpu_look};
 use crate::model::{Kind, Str};
 use crate::tui::format;
+use crate::tui::glyphs::Glyph;
 use crate::tui::sort_key::SortKey;
 use crate::tui::table::{Align, Cell, Column, Width};
 use crate::tui::theme::Meaning;
@@ -61,6 +62,41 @@ fn used(row: &NodeRow, ctx: &Ctx<'_>) -> Cell {
     )
 }
 
+/// A share in percent; dimmed when it is old, `—` where nobody tells it.
+fn measured(row: &NodeRow, share: Option<f64>, ctx: &Ctx<'_>) -> Cell {
+    let (Some(share), Some(telemetry)) = (share, &row.telemetry) else {
+        let has_gpus = row.has_gpus() && row.node.is_some();
+        let none = Cell::Text(String::new(), ctx.style(Meaning::Muted));
+        return if has_gpus { unknown(ctx) } else { none };
+    };
+    let age = format::secs_since(telemetry.at, ctx.now);
+    let meaning = if age > OLD_SECS {
+        Meaning::Dim
+    } else {
+        Meaning::Text
+    };
+    let percent = (share * 100.0).round();
+    Cell::Text(format!("{percent:.0}"), ctx.style(meaning))
+}
+
+/// Seconds after which a measure is old.
+pub(super) const OLD_SECS: i64 = 300;
+
+/// Activity of the last readings, the newest to the right.
+fn sparkline(row: &NodeRow, ctx: &Ctx<'_>, width: u16) -> Cell {
+    let Some(log) = ctx.cluster.telemetry(&row.name) else {
+        return Cell::Text(String::new(), ctx.style(Meaning::Muted));
+    };
+    let skip = log.history.len().saturating_sub(usize::from(width));
+    let signs = log.history.iter().skip(skip).map(|percent| match percent {
+        None => ctx.glyph(Glyph::Unknown),
+        Some(percent) => ctx.glyph(gpu_look::level(f64::from(*percent) / 100.0)),
+    });
+    let pad = usize::from(width).saturating_sub(log.history.len());
+    let text = format!("{}{}", " ".repeat(pad), signs.collect::<String>());
+    Cell::Text(text, ctx.style(Meaning::Used))
+}
+
 /// State in at most `columns` columns: in full, else the worst of it and how much more there is.
 fn state_within(state: &str, columns: usize) -> String {
     if state.width() <= columns {
@@ -78,7 +114,8 @@ fn state_within(state: &str, columns: usize) -> String {
 
 type Node = NodeRow;
 
-/// Columns, and in which order they go when it gets narrow: pods, age, memory, CPU, tier, model.
+/// Columns, and in which order they go when it gets narrow: activity of the last minutes, pods, age,
+/// memory and CPU of the host, GPU memory, SM, tier, model.
 static COLUMNS: &[Column<Node>] = &[
     Column {
         header: "NODE",
@@ -142,16 +179,43 @@ static COLUMNS: &[Column<Node>] = &[
         name: "cpu",
         width: Width::Fixed(5),
         align: Align::Right,
-        drop: 3,
+        drop: 5,
         cell: |r, ctx, _| number(r.cpu_percent, ctx),
         order: Some(|r| SortKey::known(r.cpu_percent, SortKey::number)),
     },
     Column {
+        header: "SM%",
+        name: "sm",
+        width: Width::Fixed(5),
+        align: Align::Right,
+        drop: 3,
+        cell: |r, ctx, _| measured(r, r.activity(), ctx),
+        order: Some(|r| SortKey::known(r.activity(), SortKey::fraction)),
+    },
+    Column {
         header: "MEM%",
-        name: "mem",
+        name: "vram",
         width: Width::Fixed(5),
         align: Align::Right,
         drop: 4,
+        cell: |r, ctx, _| measured(r, r.memory_share(), ctx),
+        order: Some(|r| SortKey::known(r.memory_share(), SortKey::fraction)),
+    },
+    Column {
+        header: "ACTIVITY",
+        name: "activity",
+        width: Width::Fixed(12),
+        align: Align::Left,
+        drop: 9,
+        cell: |r, ctx, width| sparkline(r, ctx, width),
+        order: None,
+    },
+    Column {
+        header: "RAM%",
+        name: "ram",
+        width: Width::Fixed(5),
+        align: Align::Right,
+        drop: 6,
         cell: |r, ctx, _| number(r.mem_percent, ctx),
         order: Some(|r| SortKey::known(r.mem_percent, SortKey::number)),
     },
@@ -160,7 +224,7 @@ static COLUMNS: &[Column<Node>] = &[
         name: "pods",
         width: Width::Fixed(5),
         align: Align::Right,
-        drop: 6,
+        drop: 8,
         cell: |r, ctx, _| number(r.pods, ctx),
         order: Some(|r| SortKey::known(r.pods, SortKey::number)),
     },
@@ -169,7 +233,7 @@ static COLUMNS: &[Column<Node>] = &[
         name: "age",
         width: Width::Fixed(5),
         align: Align::Right,
-        drop: 5,
+        drop: 7,
         cell: |r, ctx, _| age(r.created(), ctx),
         // The youngest first.
         order: Some(|r| SortKey::known(r.created(), SortKey::latest)),
@@ -200,7 +264,7 @@ static COLUMNS: &[Column<Node>] = &[
 pub(crate) static SPEC: Spec<NodeRow> = Spec {
     columns: COLUMNS,
     sortable: &[
-        "name", "model", "tier", "gpus", "used", "cpu", "mem", "pods", "age", "state",
+        "name", "model", "tier", "gpus", "used", "cpu", "sm", "vram", "ram", "pods", "age", "state",
     ],
     filter: node_row::FILTER,
     search: NodeRow::search,
@@ -255,6 +319,10 @@ impl View for NodesView {
             Target::Node(name) | Target::Gpu(name, _) => self.list.select(name),
             _ => false,
         }
+    }
+
+    fn visible_nodes(&self) -> Vec<Str> {
+        self.list.visible().map(|r| r.name.clone()).collect()
     }
 
     fn describe(&self, target: &Target, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {

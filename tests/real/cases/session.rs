@@ -124,7 +124,7 @@ impl Session {
     }
 
     pub(crate) fn at(place: Place, rights: Rights) -> Self {
-        let (engine, feed) = engine_at(&place, rights);
+        let (engine, feed) = engine_at(&place, rights, None);
         let seen = Arc::<Mutex<Seen>>::default();
         let (told, news) = watch::channel(());
         let drain = tokio::spawn(drain(feed, seen.clone(), told));

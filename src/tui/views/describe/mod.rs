@@ -2,11 +2,11 @@
 
 mod node;
 mod pod;
-mod sheet;
+pub(in crate::tui::views) mod sheet;
 mod small;
 mod workload;
 
-pub(crate) use node::gpu_in_words;
+pub(crate) use node::{gpu_in_words, holders_of};
 pub(super) use small::listed;
 
 use ratatui::text::Line;
@@ -23,6 +23,6 @@ pub fn target(target: &Target, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
         Target::Event(uid) => small::event(uid, ctx),
         Target::Decision(at, pod) => small::decision(*at, pod, ctx),
         Target::Namespace(name) => small::namespace(name, ctx),
-        Target::Object(_) => None,
+        Target::Object(_) | Target::Domain(_) => None,
     }
 }

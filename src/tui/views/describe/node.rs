@@ -3,7 +3,10 @@
 use ratatui::text::{Line, Span};
 
 use super::sheet::{LIST_LIMIT, Sheet};
-use crate::model::{Condition, GpuCell, Kind, MigStrategy, Node, Sharing, Str, TaintEffect};
+use crate::model::{
+    Condition, GpuCell, GpuReading, Holder, Kind, Measured, MigInstance, MigStrategy, Node,
+    NodeTelemetry, Sharing, Str, TaintEffect, xid,
+};
 use crate::tui::format;
 use crate::tui::theme::Meaning;
 use crate::tui::view::Ctx;
@@ -28,7 +31,7 @@ pub(super) fn describe(name: &Str, gpu: Option<u32>, ctx: &Ctx<'_>) -> Option<Ve
         pods(&mut sheet, name, ctx);
         return Some(sheet.finish());
     };
-    let row = NodeRow::of(node, held, cluster.is_known(Kind::Pod));
+    let row = NodeRow::of(node, held, cluster);
     let mut sheet = Sheet::new("Node", name, ctx);
     if let Some(index) = gpu {
         sheet.field("GPU", gpu_in_words(&row, index));
@@ -165,6 +168,38 @@ pub(crate) fn gpu_in_words(row: &NodeRow, index: u32) -> String {
     format!("gpu {index}: {text}")
 }
 
+/// The pods on a GPU, or on its n-th instance, each with who tells that it is this device.
+pub(crate) fn holders_of(
+    row: &NodeRow,
+    index: u32,
+    part: Option<usize>,
+    holders: &[Holder],
+) -> Vec<String> {
+    let words = |h: &Holder| {
+        let told = match h.told_by {
+            Some(source) => source.name(),
+            None => "device unknown",
+        };
+        format!("{}/{} ({told})", h.namespace, h.name)
+    };
+    let Some(part) = part else {
+        return holders.iter().map(words).collect();
+    };
+    let Some(GpuCell::Mig { instances, .. }) = row.cells.get(index as usize) else {
+        return Vec::new();
+    };
+    let Some(instance) = instances.get(part).filter(|i| i.used) else {
+        return Vec::new();
+    };
+    // Of several instances of one profile nothing tells which pod has which: in their order.
+    let before = instances.iter().take(part);
+    let before = before.filter(|i| i.used && i.profile == instance.profile);
+    let alike = holders
+        .iter()
+        .filter(|h| h.profile.as_ref().is_none_or(|p| *p == instance.profile));
+    alike.skip(before.count()).take(1).map(words).collect()
+}
+
 fn devices(sheet: &mut Sheet<'_>, row: &NodeRow, at: Option<u32>, ctx: &Ctx<'_>) {
     sheet.section("Devices");
     if row.cells.is_empty() {
@@ -177,6 +212,8 @@ fn devices(sheet: &mut Sheet<'_>, row: &NodeRow, at: Option<u32>, ctx: &Ctx<'_>)
         }
         return;
     }
+    let all = ctx.cluster.holders(&row.name, &row.cells);
+    let mut told = true;
     for (index, cell) in (0u32..).zip(&row.cells) {
         let one = NodeRow {
             cells: vec![cell.clone()],
@@ -200,11 +237,142 @@ fn devices(sheet: &mut Sheet<'_>, row: &NodeRow, at: Option<u32>, ctx: &Ctx<'_>)
             ctx.style(Meaning::Text),
         ));
         sheet.line(spans);
+        let reading = row.telemetry.as_ref().and_then(|t| t.gpu(index));
+        if let Some(reading) = reading {
+            sheet.below(measures(reading), Meaning::Muted);
+            if let Some((words, meaning)) = faults(reading) {
+                sheet.below(words, meaning);
+            }
+        }
+        let holders = all.get(index as usize).map_or(&[][..], |h| h);
+        told &= holders.iter().all(|h| h.told_by.is_some());
+        match cell {
+            GpuCell::Mig { instances, .. } => {
+                for (part, instance) in instances.iter().enumerate() {
+                    let pods = holders_of(row, index, Some(part), holders);
+                    sheet.below(instance_words(instance, reading, &pods), Meaning::Text);
+                }
+            }
+            _ => {
+                for pod in holders_of(row, index, None, holders) {
+                    sheet.below(pod, Meaning::Text);
+                }
+            }
+        }
     }
-    sheet.text(
-        "which pod holds which device is not stated by pods and nodes; counts are drawn, used ones first",
-        Meaning::Muted,
+    if !told {
+        sheet.text(
+            "device unknown: neither a ResourceClaim nor dcgm-exporter tells which device a pod holds; \
+             counts are drawn, used ones first",
+            Meaning::Muted,
+        );
+    }
+    telemetry(sheet, row, ctx);
+}
+
+/// One instance: profile, place, memory, activity, who holds it.
+fn instance_words(instance: &MigInstance, reading: Option<&GpuReading>, pods: &[String]) -> String {
+    let last = instance.start + instance.width.saturating_sub(1);
+    let slices = if last == instance.start {
+        format!("slice {last}")
+    } else {
+        format!("slices {}-{last}", instance.start)
+    };
+    let mut words = vec![format!("{:<12} {slices:<12}", instance.profile.to_string())];
+    if !instance.told {
+        words.push("place not told".to_owned());
+    }
+    let measured = reading.and_then(|r| {
+        let found = r.instances.iter().find(|i| Some(i.gi) == instance.gi)?;
+        Some(&found.measured)
+    });
+    if let Some(measured) = measured {
+        words.extend(
+            measured
+                .activity
+                .map(|(share, by)| format!("{} {:.0}%", by.name(), share * 100.0)),
+        );
+        words.extend(memory_words(measured));
+    }
+    words.push(match (pods, instance.used, instance.sick) {
+        ([pod, ..], ..) => pod.clone(),
+        ([], true, _) => "held".to_owned(),
+        ([], false, true) => "sick".to_owned(),
+        ([], false, false) => "free".to_owned(),
+    });
+    words.join("  ")
+}
+
+fn memory_words(measured: &Measured) -> Option<String> {
+    let gib = |mib: u32| format::bytes(i64::from(mib) << 20);
+    match (measured.memory_used_mib, measured.memory_total_mib) {
+        (Some(used), Some(total)) => Some(format!("{} of {}", gib(used), gib(total))),
+        (Some(used), None) => Some(format!("{} used", gib(used))),
+        (None, _) => None,
+    }
+}
+
+/// What is measured of a GPU, on one line.
+fn measures(reading: &GpuReading) -> String {
+    let mut words = Vec::new();
+    words.push(match reading.measured.activity {
+        Some((share, by)) => format!("{} {:.0}%", by.name(), share * 100.0),
+        None if !reading.instances.is_empty() => {
+            format!("activity {} (no counter under MIG)", format::UNKNOWN)
+        }
+        None => format!("activity {}", format::UNKNOWN),
+    });
+    words.extend(
+        reading
+            .measured
+            .tensor
+            .map(|t| format!("tensor {:.0}%", t * 100.0)),
     );
+    words.extend(memory_words(&reading.measured).map(|m| format!("memory {m}")));
+    words.extend(reading.temperature_c.map(|t| format!("{t:.0} °C")));
+    words.extend(reading.power_watts.map(|w| format!("{w:.0} W")));
+    words.extend(reading.sm_clock_mhz.map(|c| format!("{c} MHz")));
+    words.join("  ")
+}
+
+/// Xids with their meaning, rows that could not be remapped.
+fn faults(reading: &GpuReading) -> Option<(String, Meaning)> {
+    if reading.remap_failed == Some(true) {
+        let text = "a memory row could not be remapped: drain, reset, replace".to_owned();
+        return Some((text, Meaning::Danger));
+    }
+    let words = |code: u32| match xid::of(code) {
+        Some(x) => format!("Xid {code}: {}; {}", x.meaning, x.action),
+        None => format!("Xid {code}: not in the catalogue"),
+    };
+    if let Some((code, count)) = reading.recent_xids.first() {
+        let text = format!("{} ({count} in the last minutes)", words(*code));
+        return Some((text, Meaning::Danger));
+    }
+    let last = reading.last_xid.filter(|code| *code != 0)?;
+    // It stays until the driver is loaded anew, and the same one again does not show.
+    let text = format!("last {}, since the driver was loaded", words(last));
+    Some((text, Meaning::Warn))
+}
+
+/// How old the figures are, or why there are none.
+fn telemetry(sheet: &mut Sheet<'_>, row: &NodeRow, ctx: &Ctx<'_>) {
+    match row.telemetry.as_deref() {
+        None => sheet.text("no exporter was read", Meaning::Unknown),
+        Some(NodeTelemetry {
+            gpus: Err(why), at, ..
+        }) => {
+            let age = format::age(Some(*at), ctx.now);
+            sheet.text(format!("not measured: {why} ({age} ago)"), Meaning::Warn);
+        }
+        Some(t) => {
+            let age = format::age(Some(t.at), ctx.now);
+            sheet.text(
+                format!("measured {age} ago by dcgm-exporter"),
+                Meaning::Muted,
+            );
+        }
+    }
 }
 
 fn mig(sheet: &mut Sheet<'_>, row: &NodeRow) {

@@ -58,7 +58,7 @@ fn place(sheet: &mut Sheet<'_>, pod: &Pod, ctx: &Ctx<'_>) {
     if let Some((node, _)) = ctx.cluster.node(name) {
         let places = [
             node.gpus.model.as_ref().map(|m| m.short().to_owned()),
-            node.leaf().map(|l| format!("leaf {l}")),
+            ctx.cluster.place(node).leaf().map(|l| format!("leaf {l}")),
             node.zone().map(|z| format!("zone {z}")),
         ];
         for place in places.into_iter().flatten() {

@@ -13,20 +13,20 @@ use crate::tui::views::timeline::{Happening, merge};
 const LABEL: usize = 14;
 
 /// Entries of a list that are written out; the rest is counted.
-pub(super) const LIST_LIMIT: usize = 200;
+pub(in crate::tui::views) const LIST_LIMIT: usize = 200;
 
 /// Events that are written out, the newest.
 const EVENT_LIMIT: usize = 20;
 
 /// A description being written.
-pub(super) struct Sheet<'a> {
+pub(in crate::tui::views) struct Sheet<'a> {
     ctx: &'a Ctx<'a>,
     lines: Vec<Line<'static>>,
 }
 
 impl<'a> Sheet<'a> {
     /// Begins with a title.
-    pub(super) fn new(kind: &str, name: &str, ctx: &'a Ctx<'a>) -> Self {
+    pub(in crate::tui::views) fn new(kind: &str, name: &str, ctx: &'a Ctx<'a>) -> Self {
         let title = Line::from(vec![
             Span::styled(format!("{kind} "), ctx.style(Meaning::Muted)),
             Span::styled(name.to_owned(), ctx.style(Meaning::Title)),
@@ -38,12 +38,17 @@ impl<'a> Sheet<'a> {
     }
 
     /// A labelled value.
-    pub(super) fn field(&mut self, label: &str, value: impl Into<String>) {
+    pub(in crate::tui::views) fn field(&mut self, label: &str, value: impl Into<String>) {
         self.styled(label, value, Meaning::Text);
     }
 
     /// A labelled value with a meaning.
-    pub(super) fn styled(&mut self, label: &str, value: impl Into<String>, meaning: Meaning) {
+    pub(in crate::tui::views) fn styled(
+        &mut self,
+        label: &str,
+        value: impl Into<String>,
+        meaning: Meaning,
+    ) {
         self.spans(
             label,
             vec![Span::styled(value.into(), self.ctx.style(meaning))],
@@ -51,7 +56,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// A labelled value that may not be known.
-    pub(super) fn maybe(&mut self, label: &str, value: Option<impl Into<String>>) {
+    pub(in crate::tui::views) fn maybe(&mut self, label: &str, value: Option<impl Into<String>>) {
         match value {
             Some(value) => self.field(label, value),
             None => self.styled(label, format::UNKNOWN, Meaning::Unknown),
@@ -59,7 +64,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// A labelled drawing.
-    pub(super) fn spans(&mut self, label: &str, value: Vec<Span<'static>>) {
+    pub(in crate::tui::views) fn spans(&mut self, label: &str, value: Vec<Span<'static>>) {
         // One blank at least, also after a long resource name.
         let pad = LABEL.saturating_sub(label.width()).max(1);
         let label = format!("  {label}{}", " ".repeat(pad));
@@ -69,7 +74,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// A heading after a blank line.
-    pub(super) fn section(&mut self, title: &str) {
+    pub(in crate::tui::views) fn section(&mut self, title: &str) {
         self.lines.push(Line::default());
         self.lines.push(Line::styled(
             title.to_owned(),
@@ -78,19 +83,25 @@ impl<'a> Sheet<'a> {
     }
 
     /// A line without label.
-    pub(super) fn line(&mut self, spans: Vec<Span<'static>>) {
+    pub(in crate::tui::views) fn line(&mut self, spans: Vec<Span<'static>>) {
         let mut all = vec![Span::raw("  ")];
         all.extend(spans);
         self.lines.push(Line::from(all));
     }
 
     /// A plain line without label.
-    pub(super) fn text(&mut self, text: impl Into<String>, meaning: Meaning) {
+    pub(in crate::tui::views) fn text(&mut self, text: impl Into<String>, meaning: Meaning) {
         self.line(vec![Span::styled(text.into(), self.ctx.style(meaning))]);
     }
 
+    /// A line that belongs to the one above.
+    pub(in crate::tui::views) fn below(&mut self, text: impl Into<String>, meaning: Meaning) {
+        let text = format!("       {}", text.into());
+        self.text(text, meaning);
+    }
+
     /// Creation, deletion and what could not be read.
-    pub(super) fn meta(&mut self, meta: &Meta) {
+    pub(in crate::tui::views) fn meta(&mut self, meta: &Meta) {
         let now = self.ctx.now;
         match meta.created {
             Some(at) => self.field(
@@ -121,7 +132,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// Labels and annotations that are kept.
-    pub(super) fn labels(&mut self, meta: &Meta) {
+    pub(in crate::tui::views) fn labels(&mut self, meta: &Meta) {
         let mut list = |title: &str, pairs: &[(Str, Str)]| {
             if pairs.is_empty() {
                 return;
@@ -140,7 +151,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// The newest events and decisions about a thing, newest last.
-    pub(super) fn happenings(&mut self, about: impl Fn(&Happening) -> bool) {
+    pub(in crate::tui::views) fn happenings(&mut self, about: impl Fn(&Happening) -> bool) {
         let cluster = self.ctx.cluster;
         let events = cluster.events().cloned().map(Happening::Event);
         let decisions = cluster
@@ -190,7 +201,7 @@ impl<'a> Sheet<'a> {
     }
 
     /// The finished description.
-    pub(super) fn finish(self) -> Vec<Line<'static>> {
+    pub(in crate::tui::views) fn finish(self) -> Vec<Line<'static>> {
         self.lines
     }
 }

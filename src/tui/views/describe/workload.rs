@@ -135,7 +135,8 @@ fn places(sheet: &mut Sheet<'_>, pods: &[PodRow], ctx: &Ctx<'_>) {
                     .model
                     .as_ref()
                     .map_or(format::UNKNOWN, GpuModel::short);
-                let leaf = node
+                let place = ctx.cluster.place(node);
+                let leaf = place
                     .leaf()
                     .map_or_else(String::new, |l| format!(", leaf {l}"));
                 format!("{model}{leaf}")

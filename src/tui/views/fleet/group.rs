@@ -70,7 +70,7 @@ impl GroupBy {
 
     fn key(self, row: &NodeRow, owners: &mut Owners, cluster: &Cluster) -> Option<Str> {
         match self {
-            GroupBy::Leaf => row.shared_leaf().clone(),
+            GroupBy::Leaf => row.shared_leaf().cloned(),
             GroupBy::Zone => row.shared_zone().clone(),
             GroupBy::Model => row.model().map(Into::into),
             GroupBy::Namespace => owners

@@ -21,6 +21,7 @@ pub(crate) use paint::{LEGEND, looks};
 use self::group::Owners;
 use self::layout::{Item, Layout};
 use super::describe;
+use super::lens::{Glass, Lens, NodeSeen, Owners as HoldingNamespaces, Seen};
 use super::list::each_once;
 use super::node_row::{self, NodeRow, natural_order};
 use crate::model::{Cluster, Kind, Str};
@@ -28,23 +29,6 @@ use crate::tui::filter::Filter;
 use crate::tui::state::{DataState, Placeholder};
 use crate::tui::table::moved;
 use crate::tui::view::{Act, Ctx, FilterError, Motion, Stamp, Target, View, ViewId};
-
-/// What colour and shape tell.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Lens {
-    /// What is held by pods.
-    #[default]
-    Allocation,
-}
-
-impl Lens {
-    /// As the screen writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Lens::Allocation => "allocation",
-        }
-    }
-}
 
 /// What rows and layout were last made from.
 #[derive(PartialEq)]
@@ -59,6 +43,13 @@ struct Made {
 #[derive(Default)]
 pub struct FleetView {
     lens: Lens,
+    /// What the lens shows of each row, in the rows' order; nothing under the lens of allocation.
+    seen: Vec<NodeSeen>,
+    /// What it shows of each group.
+    seen_groups: Vec<Seen>,
+    holding: HoldingNamespaces,
+    /// What `seen` was made through.
+    seen_through: Option<(Lens, i64)>,
     /// All nodes that have GPUs, also those that the filter hides.
     all: Vec<Arc<NodeRow>>,
     rows: Vec<Arc<NodeRow>>,
@@ -204,6 +195,37 @@ impl FleetView {
         self.keep_marks();
     }
 
+    /// Looks at all rows through the lens. What ages is looked at again each minute.
+    fn look(&mut self, ctx: &Ctx<'_>) {
+        if self.lens == Lens::Allocation {
+            self.seen.clear();
+            self.seen_groups.clear();
+            self.seen_through = None;
+            return;
+        }
+        self.holding = HoldingNamespaces::of(ctx.figures);
+        let glass = Glass {
+            lens: self.lens,
+            cluster: ctx.cluster,
+            owners: &self.holding,
+            now: ctx.now,
+        };
+        let seen = self.rows.iter();
+        self.seen = seen
+            .map(|row| glass.node(row, layout::cells_of(row)))
+            .collect();
+        let of_group = |group: &Group| {
+            let nodes = group.nodes.iter().filter_map(|n| self.seen.get(*n));
+            glass.group(nodes)
+        };
+        self.seen_groups = if self.zoom == Some(Zoom::Group) {
+            self.groups.iter().map(of_group).collect()
+        } else {
+            Vec::new()
+        };
+        self.seen_through = Some((self.lens, ctx.now.as_second() / 60));
+    }
+
     /// Whether cells stand for nodes that can be marked.
     fn marks_nodes(&self) -> bool {
         self.zoom.is_some_and(|z| z != Zoom::Group)
@@ -309,11 +331,16 @@ impl View for FleetView {
                 None => self.take_all(ctx.cluster),
             }
         }
-        if self.dirty || self.made.as_ref() != Some(&made) {
+        let is_new = self.dirty || self.made.as_ref() != Some(&made);
+        if is_new {
             self.rebuild(area, ctx);
             self.dirty = false;
         }
         self.made = Some(made);
+        let through = (self.lens, ctx.now.as_second() / 60);
+        if is_new || self.seen_through != Some(through) {
+            self.look(ctx);
+        }
     }
 
     fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
@@ -443,7 +470,7 @@ impl View for FleetView {
         match act {
             Act::ZoomIn => self.zoom.and_then(Zoom::nearer).is_some(),
             Act::ZoomOut => self.zoom.and_then(Zoom::farther).is_some(),
-            Act::GroupNext => !self.rows.is_empty(),
+            Act::GroupNext | Act::LensNext => !self.rows.is_empty(),
         }
     }
 
@@ -453,8 +480,38 @@ impl View for FleetView {
             Act::ZoomIn => self.asked_zoom = zoom.nearer().or(self.asked_zoom),
             Act::ZoomOut => self.asked_zoom = zoom.farther().or(self.asked_zoom),
             Act::GroupNext => self.group_by = self.group_by.map(GroupBy::next),
+            Act::LensNext => self.lens = self.lens.next(),
         }
         self.dirty = true;
+    }
+
+    fn lenses(&self) -> Vec<(&'static str, &'static str)> {
+        Lens::ALL.map(|l| (l.name(), l.about())).to_vec()
+    }
+
+    fn lens(&self) -> Option<&'static str> {
+        Some(self.lens.name())
+    }
+
+    fn set_lens(&mut self, name: &str) {
+        let found = Lens::ALL.into_iter().find(|l| l.name() == name);
+        self.lens = found.unwrap_or(self.lens);
+    }
+
+    fn visible_nodes(&self) -> Vec<Str> {
+        let page_lines = self.layout.page_lines();
+        let first = self.layout.line_of(self.at) / page_lines * page_lines;
+        let lines = self.layout.lines.iter().skip(first).take(page_lines);
+        let items = lines.filter_map(|l| self.layout.items.get(l.items.clone()));
+        let mut names: Vec<Str> = Vec::new();
+        for item in items.flatten() {
+            if let Some(row) = self.rows.get(item.node)
+                && names.last() != Some(&row.name)
+            {
+                names.push(row.name.clone());
+            }
+        }
+        names
     }
 
     fn mode(&self) -> Option<String> {

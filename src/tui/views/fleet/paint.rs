@@ -1,5 +1,7 @@
 //! Drawing of the map, its legend and the line that tells the cell under the cursor.
 
+use std::collections::BTreeMap;
+
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
@@ -8,7 +10,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::group::Group;
 use super::layout::{Item, MapLine, Zoom};
-use super::{FleetView, Lens, layout};
+use super::{FleetView, Lens, Seen, layout};
 use crate::model::truncate_middle;
 use crate::tui::format;
 use crate::tui::glyphs::Glyph;
@@ -16,6 +18,7 @@ use crate::tui::theme::Meaning;
 use crate::tui::view::Ctx;
 use crate::tui::views::describe::gpu_in_words;
 use crate::tui::views::gpu_look::{self, Look};
+use crate::tui::views::lens;
 use crate::tui::views::node_row::NodeRow;
 
 /// The signs of GPUs, what they mean and their names.
@@ -49,37 +52,29 @@ pub(super) fn map_area(area: Rect) -> Rect {
     }
 }
 
-/// How a lens shows a GPU of a node.
-fn gpu(lens: Lens, row: &NodeRow, index: u32) -> Look {
-    match lens {
-        Lens::Allocation => match row.cells.get(index as usize) {
-            Some(cell) => gpu_look::one(cell, row),
-            // Of a node that may not be seen, what is held is known.
-            None if row.node.is_none() && f64::from(index) < row.used_gpus.unwrap_or(0.0) => {
-                (Glyph::GpuUsed, Meaning::Used)
-            }
-            None => (Glyph::GpuUnknown, Meaning::Unknown),
-        },
+/// The sign of a GPU of a node: its state.
+fn gpu(row: &NodeRow, index: u32) -> Look {
+    match row.cells.get(index as usize) {
+        Some(cell) => gpu_look::one(cell, row),
+        // Of a node that may not be seen, what is held is known.
+        None if row.node.is_none() && f64::from(index) < row.used_gpus.unwrap_or(0.0) => {
+            (Glyph::GpuUsed, Meaning::Used)
+        }
+        None => (Glyph::GpuUnknown, Meaning::Unknown),
     }
 }
 
 /// A node's GPUs as the lens of allocation shows them.
 pub(crate) fn looks(row: &NodeRow) -> impl Iterator<Item = Look> {
     let cells = u32::try_from(layout::cells_of(row)).unwrap_or(1);
-    (0..cells).map(|index| gpu(Lens::Allocation, row, index))
+    (0..cells).map(|index| gpu(row, index))
 }
 
-fn node(lens: Lens, row: &NodeRow) -> Look {
-    match lens {
-        Lens::Allocation => gpu_look::of_node(row),
+fn group(group: &Group) -> Look {
+    if group.gpus == 0 {
+        return (Glyph::GpuUnknown, Meaning::Unknown);
     }
-}
-
-fn group(lens: Lens, group: &Group) -> Look {
-    match lens {
-        Lens::Allocation if group.gpus == 0 => (Glyph::GpuUnknown, Meaning::Unknown),
-        Lens::Allocation => gpu_look::filled(gpu_look::share(group.used_gpus, group.gpus)),
-    }
+    gpu_look::filled(gpu_look::share(group.used_gpus, group.gpus))
 }
 
 pub(super) fn draw(view: &FleetView, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>, dim: bool) {
@@ -148,10 +143,10 @@ fn draw_line(
             let label = truncate_middle(label, label_width);
             buf.set_string(from, strip.y, &label, ctx.style(Meaning::Muted));
         }
-        let (glyph, meaning) = look(view, item);
+        let (symbol, style) = drawn(view, item, ctx);
         if let Some(cell) = buf.cell_mut((x, strip.y)) {
-            cell.set_symbol(ctx.glyph(glyph));
-            cell.set_style(ctx.style(meaning));
+            cell.set_symbol(symbol);
+            cell.set_style(style);
         }
         draw_mark(view, item, (x, strip.y), buf, ctx);
     }
@@ -182,18 +177,45 @@ fn draw_mark(view: &FleetView, item: &Item, at: (u16, u16), buf: &mut Buffer, ct
 fn look(view: &FleetView, item: &Item) -> Look {
     let unknown = (Glyph::GpuUnknown, Meaning::Unknown);
     match view.zoom {
-        Some(Zoom::Group) => view
-            .groups
-            .get(item.group)
-            .map_or(unknown, |g| group(view.lens, g)),
-        Some(Zoom::Node) => view
-            .rows
-            .get(item.node)
-            .map_or(unknown, |row| node(view.lens, row)),
-        _ => view
-            .rows
-            .get(item.node)
-            .map_or(unknown, |row| gpu(view.lens, row, item.gpu)),
+        Some(Zoom::Group) => view.groups.get(item.group).map_or(unknown, group),
+        Some(Zoom::Node) => {
+            let row = view.rows.get(item.node);
+            row.map_or(unknown, |row| gpu_look::of_node(row))
+        }
+        _ => {
+            let row = view.rows.get(item.node);
+            row.map_or(unknown, |row| gpu(row, item.gpu))
+        }
+    }
+}
+
+/// What the lens shows of a cell; nothing under the lens of allocation.
+fn seen<'v>(view: &'v FleetView, item: &Item) -> Option<&'v Seen> {
+    match view.zoom {
+        Some(Zoom::Group) => view.seen_groups.get(item.group),
+        Some(Zoom::Node) => view.seen.get(item.node).map(|n| &n.whole),
+        _ => view.seen.get(item.node)?.gpus.get(item.gpu as usize),
+    }
+}
+
+/// A cell as it is drawn: its state by its shape, what the lens tells by its colour. Where there are
+/// no colours the lens' sign takes the place of what is well: what is not keeps its shape.
+fn drawn(view: &FleetView, item: &Item, ctx: &Ctx<'_>) -> (&'static str, Style) {
+    let (glyph, meaning) = look(view, item);
+    let Some(seen) = seen(view, item) else {
+        return (ctx.glyph(glyph), ctx.style(meaning));
+    };
+    let mono = lens::is_mono(ctx.theme);
+    let ill = matches!(
+        glyph,
+        Glyph::GpuSick | Glyph::GpuCordoned | Glyph::GpuUnknown
+    );
+    match seen {
+        Seen::Value(tint, _) if mono && !ill => (tint.sign, ctx.style(meaning)),
+        Seen::Value(tint, _) => (ctx.glyph(glyph), ctx.style(tint.meaning)),
+        Seen::Nothing(_) => (ctx.glyph(glyph), ctx.style(Meaning::Free)),
+        Seen::Unknown(_) if ill => (ctx.glyph(glyph), ctx.style(Meaning::Unknown)),
+        Seen::Unknown(_) => (ctx.glyph(Glyph::Unknown), ctx.style(Meaning::Unknown)),
     }
 }
 
@@ -219,9 +241,9 @@ fn draw_cursor(view: &FleetView, first: usize, map: Rect, buf: &mut Buffer, ctx:
     if x >= map.right() || y >= map.bottom() {
         return;
     }
-    let (glyph, _) = look(view, item);
+    let (symbol, _) = drawn(view, item, ctx);
     let mut style = Style::reset().patch(ctx.style(Meaning::Selection));
-    let is_full = glyph == Glyph::GpuUsed;
+    let is_full = symbol == ctx.glyph(Glyph::GpuUsed);
     if is_full == (style.fg != Style::reset().fg && style.bg != Style::reset().bg) {
         style = style.add_modifier(Modifier::REVERSED);
     }
@@ -239,9 +261,9 @@ fn draw_below(view: &FleetView, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
     let x = area.x.saturating_add(1).min(area.right());
     if lines > 1 {
         let y = area.bottom() - 2;
-        let wide = legend(view, ctx, "  ");
+        let wide = legend(view, ctx, "  ", usize::MAX);
         let legend = if wide.width() > usize::from(width) {
-            legend(view, ctx, " ")
+            legend(view, ctx, " ", usize::from(width))
         } else {
             wide
         };
@@ -268,7 +290,45 @@ fn draw_below(view: &FleetView, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
     buf.set_line(x, area.bottom() - 1, &line, width);
 }
 
-fn legend(view: &FleetView, ctx: &Ctx<'_>, gap: &'static str) -> Line<'static> {
+/// What the colours of the lens mean, and how much of it is not known.
+fn lens_legend(view: &FleetView, ctx: &Ctx<'_>, gap: &'static str, width: usize) -> Line<'static> {
+    let mono = lens::is_mono(ctx.theme);
+    let mut spans = vec![Span::styled(view.lens.name(), ctx.style(Meaning::Text))];
+    let entries = lens::legend(view.lens, &view.holding);
+    for (tint, words) in entries {
+        let (sign, meaning) = match mono {
+            true => (tint.sign, Meaning::Text),
+            false => (ctx.glyph(Glyph::GpuUsed), tint.meaning),
+        };
+        spans.push(Span::raw(gap));
+        spans.push(Span::styled(sign, ctx.style(meaning)));
+        spans.push(Span::styled(format!(" {words}"), ctx.style(Meaning::Muted)));
+    }
+    let cells = view.layout.items.iter().filter_map(|item| seen(view, item));
+    let mut causes: BTreeMap<&str, usize> = BTreeMap::new();
+    for seen in cells {
+        if let Seen::Unknown(why) = seen {
+            *causes.entry(why).or_default() += 1;
+        }
+    }
+    let unknown: usize = causes.values().sum();
+    if let Some((why, _)) = causes.iter().max_by_key(|(_, n)| **n) {
+        let sign = ctx.glyph(Glyph::Unknown);
+        spans.push(Span::raw(gap));
+        spans.push(Span::styled(sign, ctx.style(Meaning::Unknown)));
+        let taken: usize = spans.iter().map(Span::width).sum();
+        let words = format!("{} unknown: {why}", format::count_of(unknown));
+        let words = format::sentence_within(&words, width.saturating_sub(taken + 1));
+        let words = format!(" {words}");
+        spans.push(Span::styled(words, ctx.style(Meaning::Muted)));
+    }
+    Line::from(spans)
+}
+
+fn legend(view: &FleetView, ctx: &Ctx<'_>, gap: &'static str, width: usize) -> Line<'static> {
+    if view.lens != Lens::Allocation {
+        return lens_legend(view, ctx, gap, width);
+    }
     let sums: &[(Glyph, Meaning, &str)] = &[
         (Glyph::GpuFree, Meaning::Free, "free"),
         (Glyph::Eighth2, Meaning::Used, "partly used"),
@@ -330,12 +390,27 @@ fn description(view: &FleetView, ctx: &Ctx<'_>, width: usize) -> Line<'static> {
             None => return Line::default(),
         },
     };
-    let room = width.saturating_sub(subject.width() + 2);
+    let told = seen(view, item).map(|seen| {
+        let words = format!("  {}: {}", view.lens.name(), seen.words());
+        (words, matches!(seen, Seen::Unknown(_)))
+    });
+    let mut room = width.saturating_sub(subject.width() + 2);
+    let mut spans = vec![Span::styled(subject, ctx.style(Meaning::Text))];
+    if let Some((words, unknown)) = told {
+        let meaning = if unknown {
+            Meaning::Unknown
+        } else {
+            Meaning::Accent
+        };
+        room = room.saturating_sub(words.width());
+        spans.push(Span::styled(words, ctx.style(meaning)));
+    }
     let facts = format::sentence_within(&facts, room);
-    Line::from(vec![
-        Span::styled(subject, ctx.style(Meaning::Text)),
-        Span::styled(format!("  {facts}"), ctx.style(Meaning::Muted)),
-    ])
+    spans.push(Span::styled(
+        format!("  {facts}"),
+        ctx.style(Meaning::Muted),
+    ));
+    Line::from(spans)
 }
 
 fn group_facts(group: &Group) -> String {

@@ -1,0 +1,215 @@
+//! The open part of the tree as rows, from above.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use super::gangs::Gangs;
+use super::tree::{Branch, Leaf, Step, Sum};
+use crate::model::{GpuCell, Str};
+
+/// Tells a row apart from all others, also from those of another frame.
+pub(super) type Id = u64;
+
+/// What is right above the top.
+pub(super) const TOP: Id = 0;
+
+/// The id of a part of the thing with another id.
+pub(super) fn below(above: Id, part: impl Hash) -> Id {
+    let mut hasher = DefaultHasher::new();
+    above.hash(&mut hasher);
+    part.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The id of a branch below another one.
+pub(super) fn branch_id(above: Id, step: &Step) -> Id {
+    below(above, step)
+}
+
+/// The id of a node, wherever it hangs.
+pub(super) fn node_id(name: &str) -> Id {
+    below(TOP, ("node", name))
+}
+
+/// The id of a GPU.
+pub(super) fn gpu_id(name: &str, index: u32) -> Id {
+    below(node_id(name), ("gpu", index))
+}
+
+/// What a row shows.
+#[derive(Clone, Debug)]
+pub(super) enum What {
+    /// A switch, an NVLink domain, or a group of nodes whose fabric is not known.
+    Branch {
+        /// What it is.
+        step: Step,
+        /// The way to it from the top, in words.
+        way: Str,
+        /// Its nodes' sum.
+        sum: Box<Sum>,
+        /// Gangs that have a pod in it, and those of them that also have one elsewhere.
+        gangs: (u32, u32),
+    },
+    /// A node.
+    Node {
+        /// The node.
+        leaf: Arc<Leaf>,
+        /// As above.
+        gangs: (u32, u32),
+    },
+    /// A GPU of a node.
+    Gpu(Arc<Leaf>, u32),
+    /// A MIG instance of a GPU.
+    Instance(Arc<Leaf>, u32, usize),
+}
+
+/// A row.
+#[derive(Clone, Debug)]
+pub(super) struct Shown {
+    /// Which one.
+    pub(super) id: Id,
+    /// How many things are above it in the tree.
+    pub(super) depth: u16,
+    /// Whether something is below it.
+    pub(super) parts: bool,
+    /// Whether that is shown.
+    pub(super) open: bool,
+    /// What it shows.
+    pub(super) what: What,
+}
+
+impl Shown {
+    /// The node that it is, or is a part of.
+    pub(super) fn leaf(&self) -> Option<&Arc<Leaf>> {
+        match &self.what {
+            What::Branch { .. } => None,
+            What::Node { leaf, .. } | What::Gpu(leaf, _) | What::Instance(leaf, ..) => Some(leaf),
+        }
+    }
+}
+
+/// Puts the open rows of a tree together.
+pub(super) struct Flatten<'a> {
+    /// Ids of what is open.
+    pub(super) open: &'a HashSet<Id>,
+    /// Branches are open whatever `open` says.
+    pub(super) all_branches: bool,
+    /// Who the pods belong to.
+    pub(super) gangs: &'a Gangs,
+    /// The rows so far.
+    pub(super) rows: Vec<Shown>,
+}
+
+impl Flatten<'_> {
+    /// Adds all that is below a branch.
+    pub(super) fn branch(&mut self, branch: &Branch, id: Id, way: &str, depth: u16) {
+        for (step, part) in &branch.branches {
+            let way: Str = match way {
+                "" => step.in_words().into(),
+                way => format!("{way}/{}", step.in_words()).into(),
+            };
+            let id = branch_id(id, step);
+            let open = self.all_branches || self.open.contains(&id);
+            self.rows.push(Shown {
+                id,
+                depth,
+                parts: true,
+                open,
+                what: What::Branch {
+                    step: step.clone(),
+                    way: way.clone(),
+                    gangs: self.gangs.count(&part.sum.held),
+                    sum: Box::new(part.sum.clone()),
+                },
+            });
+            if open {
+                self.branch(part, id, &way, depth + 1);
+            }
+        }
+        for leaf in branch.nodes.values() {
+            self.node(leaf, depth);
+        }
+    }
+
+    fn node(&mut self, leaf: &Arc<Leaf>, depth: u16) {
+        let id = node_id(&leaf.row.name);
+        let parts = !leaf.row.cells.is_empty();
+        let open = parts && self.open.contains(&id);
+        self.rows.push(Shown {
+            id,
+            depth,
+            parts,
+            open,
+            what: What::Node {
+                leaf: Arc::clone(leaf),
+                gangs: self.gangs.count(&leaf.held),
+            },
+        });
+        if !open {
+            return;
+        }
+        for (index, cell) in (0u32..).zip(&leaf.row.cells) {
+            let id = gpu_id(&leaf.row.name, index);
+            let count = match cell {
+                GpuCell::Mig { instances, .. } => instances.len(),
+                _ => 0,
+            };
+            let open = count > 0 && self.open.contains(&id);
+            self.rows.push(Shown {
+                id,
+                depth: depth + 1,
+                parts: count > 0,
+                open,
+                what: What::Gpu(Arc::clone(leaf), index),
+            });
+            let parts = if open { count } else { 0 };
+            self.rows.extend((0..parts).map(|part| Shown {
+                id: below(id, part),
+                depth: depth + 2,
+                parts: false,
+                open: false,
+                what: What::Instance(Arc::clone(leaf), index, part),
+            }));
+        }
+    }
+}
+
+/// Ids of the branches on the way to a node.
+pub(super) fn way_to(leaf: &Leaf) -> Vec<Id> {
+    let mut ids = Vec::with_capacity(leaf.path.len());
+    let mut at = TOP;
+    for step in &leaf.path {
+        at = branch_id(at, step);
+        ids.push(at);
+    }
+    ids
+}
+
+/// The branches of the levels that can be open so that no more than so many rows are shown.
+pub(super) fn opening(top: &Branch, most: usize) -> HashSet<Id> {
+    let mut open = HashSet::new();
+    let mut level: Vec<(Id, &Branch)> = vec![(TOP, top)];
+    let mut rows = 0;
+    loop {
+        let parts = |(_, b): &(Id, &Branch)| b.branches.len() + b.nodes.len();
+        rows += level.iter().map(parts).sum::<usize>();
+        if rows > most && !open.is_empty() {
+            for (id, _) in level {
+                open.remove(&id);
+            }
+            return open;
+        }
+        level = level
+            .into_iter()
+            .flat_map(|(id, b)| {
+                let parts = b.branches.iter();
+                parts.map(move |(step, part)| (branch_id(id, step), part))
+            })
+            .collect();
+        if level.is_empty() {
+            return open;
+        }
+        open.extend(level.iter().map(|(id, _)| *id));
+    }
+}

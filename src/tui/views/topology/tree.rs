@@ -1,0 +1,399 @@
+//! The tree of the network: branches by what nodes say of the switches above them, each with the
+//! sum of its nodes. A change of a node touches the branches above it and nothing else.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ahash::AHashMap;
+
+use super::gangs::{Gangs, Held};
+use crate::model::{Cluster, GpuCell, Str, natural_key};
+use crate::tui::views::node_row::NodeRow;
+
+/// What a branch stands for.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) enum Level {
+    /// A switch, by what its level is called.
+    Switch(Str),
+    /// An NVLink domain over several nodes.
+    Nvlink,
+    /// Nodes of which no label tells where they hang.
+    Unknown,
+    /// Among those: a zone.
+    Zone,
+    /// Among those: a GPU model.
+    Model,
+}
+
+impl Level {
+    /// As the screen writes it before the name.
+    pub(super) fn name(&self) -> &str {
+        match self {
+            Level::Switch(level) => level,
+            Level::Nvlink => "NVLink domain",
+            Level::Unknown => "fabric unknown",
+            Level::Zone => "zone",
+            Level::Model => "model",
+        }
+    }
+}
+
+/// A step of the way from the top to a node. Two switches of one name in two zones are two.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(super) struct Step {
+    /// Puts those that say something before those that do not, and `leaf-2` before `leaf-10`.
+    order: (bool, String),
+    zone: Option<Str>,
+    pub(super) level: Level,
+    pub(super) name: Str,
+}
+
+impl Step {
+    fn new(level: Level, name: &str, zone: Option<&Str>) -> Self {
+        Step {
+            order: (level == Level::Unknown, natural_key(name)),
+            zone: zone.cloned(),
+            level,
+            name: name.into(),
+        }
+    }
+}
+
+impl Step {
+    /// Level and name, as in `leaf leaf-2`.
+    pub(super) fn in_words(&self) -> String {
+        match self.level {
+            Level::Unknown => self.level.name().to_owned(),
+            // `no zone`, `no model`: the name says it all.
+            Level::Zone | Level::Model if self.name.starts_with("no ") => self.name.to_string(),
+            _ => format!("{} {}", self.level.name(), self.name),
+        }
+    }
+}
+
+/// A node in the tree.
+#[derive(Debug)]
+pub(super) struct Leaf {
+    /// The node.
+    pub(super) row: Arc<NodeRow>,
+    /// The way to it, from the top.
+    pub(super) path: Box<[Step]>,
+    /// Whole GPUs that one pod could have now; `None` when pods may not be seen.
+    pub(super) hole: Option<u32>,
+    /// Pods with GPUs on it, by the gang that they belong to.
+    pub(super) held: Held,
+    order: String,
+}
+
+impl Leaf {
+    fn of(row: NodeRow, cluster: &Cluster, gangs: &mut Gangs) -> Self {
+        let held = gangs.on_node(&row.name, cluster);
+        let takes_pods = row.is_ready() && !row.is_cordoned();
+        let free = row.cells.iter().filter(|c| **c == GpuCell::Free).count();
+        let free = if takes_pods { free } else { 0 };
+        Leaf {
+            path: path(&row),
+            hole: row
+                .free_gpus
+                .map(|_| u32::try_from(free).unwrap_or(u32::MAX)),
+            held,
+            order: natural_key(&row.name),
+            row: Arc::new(row),
+        }
+    }
+}
+
+/// The way from the top to a node.
+fn path(row: &NodeRow) -> Box<[Step]> {
+    let place = row.place();
+    let zone = row.shared_zone();
+    let mut path: Vec<Step> = place
+        .switches
+        .iter()
+        .map(|s| Step::new(Level::Switch(s.level.clone()), &s.name, zone.as_ref()))
+        .collect();
+    if let Some(domain) = &place.nvlink_domain {
+        path.push(Step::new(Level::Nvlink, domain, None));
+    }
+    if path.is_empty() {
+        path.push(Step::new(Level::Unknown, "", None));
+        if row.node.is_none() {
+            path.push(Step::new(Level::Zone, &row.state, None));
+        } else {
+            let zone = row.zone().unwrap_or("no zone");
+            path.push(Step::new(Level::Zone, zone, None));
+            let model = row.model().unwrap_or("no model");
+            path.push(Step::new(Level::Model, model, None));
+        }
+    }
+    path.into()
+}
+
+/// The sum of a branch's nodes.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Sum {
+    /// Nodes.
+    pub(super) nodes: u32,
+    /// Physical GPUs that are stated.
+    pub(super) gpus: u32,
+    /// Held by pods, in whole-GPU equivalents.
+    pub(super) used: f64,
+    /// To be had, in whole-GPU equivalents.
+    pub(super) free: f64,
+    /// On nodes that are down, or not given out.
+    pub(super) sick: f64,
+    /// Nodes of which free and used are not known.
+    pub(super) unknown: u32,
+    /// The most whole GPUs that are free on one node, and on how many nodes.
+    pub(super) hole: (u32, u32),
+    /// Nodes that take no new pods, or are down.
+    pub(super) closed: u32,
+    /// Pods by gang.
+    pub(super) held: Held,
+}
+
+impl Sum {
+    fn add_hole(&mut self, (size, nodes): (u32, u32)) {
+        match size.cmp(&self.hole.0) {
+            std::cmp::Ordering::Greater => self.hole = (size, nodes),
+            std::cmp::Ordering::Equal => self.hole.1 += nodes,
+            std::cmp::Ordering::Less => {}
+        }
+    }
+
+    fn add_node(&mut self, leaf: &Leaf) {
+        let row = &leaf.row;
+        self.nodes += 1;
+        self.gpus += u32::try_from(row.cells.len()).unwrap_or(0);
+        self.used += row.used_gpus.unwrap_or(0.0);
+        self.free += row.free_gpus.unwrap_or(0.0);
+        let down = row.node.is_some() && !row.is_ready();
+        self.sick += row.sick_gpus;
+        self.unknown += u32::from(leaf.hole.is_none());
+        self.closed += u32::from(down || row.is_cordoned());
+        if let Some(hole) = leaf.hole.filter(|n| *n > 0) {
+            self.add_hole((hole, 1));
+        }
+        self.held.add(&leaf.held);
+    }
+
+    fn add(&mut self, other: &Sum) {
+        self.nodes += other.nodes;
+        self.gpus += other.gpus;
+        self.used += other.used;
+        self.free += other.free;
+        self.sick += other.sick;
+        self.unknown += other.unknown;
+        self.closed += other.closed;
+        if other.hole.0 > 0 {
+            self.add_hole(other.hole);
+        }
+        self.held.add(&other.held);
+    }
+}
+
+/// A part of the network with what is below it.
+#[derive(Debug, Default)]
+pub(super) struct Branch {
+    /// Parts of it.
+    pub(super) branches: BTreeMap<Step, Branch>,
+    /// Nodes right below it, in their natural order.
+    pub(super) nodes: BTreeMap<(String, Str), Arc<Leaf>>,
+    /// As of the last [`Branch::settle`].
+    pub(super) sum: Sum,
+    stale: bool,
+}
+
+impl Branch {
+    fn key(leaf: &Leaf) -> (String, Str) {
+        (leaf.order.clone(), leaf.row.name.clone())
+    }
+
+    fn insert(&mut self, leaf: &Arc<Leaf>) {
+        let mut at = self;
+        at.stale = true;
+        for step in &leaf.path {
+            at = at.branches.entry(step.clone()).or_default();
+            at.stale = true;
+        }
+        at.nodes.insert(Self::key(leaf), Arc::clone(leaf));
+    }
+
+    /// Takes a node out, and each branch that has nothing left.
+    fn remove(&mut self, leaf: &Leaf, path: &[Step]) {
+        self.stale = true;
+        let Some((step, rest)) = path.split_first() else {
+            self.nodes.remove(&Self::key(leaf));
+            return;
+        };
+        if let Some(branch) = self.branches.get_mut(step) {
+            branch.remove(leaf, rest);
+            if branch.nodes.is_empty() && branch.branches.is_empty() {
+                self.branches.remove(step);
+            }
+        }
+    }
+
+    /// The part that a way in words leads to first, and what is left of the way.
+    pub(super) fn below<'a>(&self, way: &'a str) -> Option<(&Step, &Branch, &'a str)> {
+        self.branches.iter().find_map(|(step, part)| {
+            let rest = way.strip_prefix(&*step.in_words())?;
+            let rest = match rest {
+                "" => "",
+                rest => rest.strip_prefix('/')?,
+            };
+            Some((step, part, rest))
+        })
+    }
+
+    /// The branch that a way in words leads to.
+    pub(super) fn find(&self, way: &str) -> Option<(&Branch, &Step)> {
+        let (step, part, rest) = self.below(way)?;
+        match rest {
+            "" => Some((part, step)),
+            rest => part.find(rest),
+        }
+    }
+
+    /// All nodes below, in their order.
+    pub(super) fn leaves(&self) -> Vec<&Arc<Leaf>> {
+        let mut all: Vec<&Arc<Leaf>> = self.nodes.values().collect();
+        all.extend(self.branches.values().flat_map(Branch::leaves));
+        all
+    }
+
+    /// Sums up anew what has changed.
+    fn settle(&mut self) {
+        if !self.stale {
+            return;
+        }
+        self.stale = false;
+        let mut sum = Sum::default();
+        for branch in self.branches.values_mut() {
+            branch.settle();
+            sum.add(&branch.sum);
+        }
+        for leaf in self.nodes.values() {
+            sum.add_node(leaf);
+        }
+        sum.held.settle();
+        self.sum = sum;
+    }
+}
+
+/// How well the labels tell the fabric.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Gaps {
+    /// Nodes with GPUs that may be seen.
+    pub(super) nodes: u32,
+    /// By family of labels, nodes that it tells of.
+    pub(super) families: BTreeMap<Str, u32>,
+    /// By level, nodes of which it is the closest that is told.
+    pub(super) closest: BTreeMap<Str, u32>,
+    /// By level, nodes that carry its family but say nothing of it.
+    pub(super) lacking: BTreeMap<Str, u32>,
+    /// Nodes that no label tells anything of.
+    pub(super) untold: u32,
+}
+
+impl Gaps {
+    fn count(&mut self, row: &NodeRow, up: bool) {
+        if row.node.is_none() {
+            return;
+        }
+        let step = |n: &mut u32| *n = if up { *n + 1 } else { n.saturating_sub(1) };
+        let place = row.place();
+        step(&mut self.nodes);
+        match &place.told_by {
+            Some(family) => step(self.families.entry(family.clone()).or_default()),
+            None => step(&mut self.untold),
+        }
+        if let (Some(switch), None) = (place.closest(), &place.lacks) {
+            step(self.closest.entry(switch.level.clone()).or_default());
+        }
+        if let Some(level) = &place.lacks {
+            step(self.lacking.entry(level.clone()).or_default());
+        }
+    }
+}
+
+/// All nodes that have GPUs, and the tree of those that pass the filter.
+#[derive(Default)]
+pub(super) struct Tree {
+    by_name: AHashMap<Str, Arc<Leaf>>,
+    /// The tree.
+    pub(super) top: Branch,
+    /// Of all nodes, also those that the filter hides.
+    pub(super) gaps: Gaps,
+    /// Who the pods belong to.
+    pub(super) gangs: Gangs,
+}
+
+impl Tree {
+    /// Takes all nodes anew.
+    pub(super) fn take_all(
+        &mut self,
+        rows: Vec<NodeRow>,
+        cluster: &Cluster,
+        passes: impl Fn(&NodeRow) -> bool,
+    ) {
+        *self = Tree::default();
+        for row in rows.into_iter().filter(NodeRow::has_gpus) {
+            self.put(row, cluster, &passes);
+        }
+        self.settle();
+    }
+
+    /// Takes the changes of single nodes: their rows as they are now, if they are there.
+    pub(super) fn take(
+        &mut self,
+        changes: Vec<(Str, Option<NodeRow>)>,
+        cluster: &Cluster,
+        passes: impl Fn(&NodeRow) -> bool,
+    ) {
+        for (name, row) in changes {
+            if let Some(old) = self.by_name.remove(&name) {
+                self.gaps.count(&old.row, false);
+                self.top.remove(&old, &old.path);
+            }
+            if let Some(row) = row.filter(NodeRow::has_gpus) {
+                self.put(row, cluster, &passes);
+            }
+        }
+        self.settle();
+    }
+
+    fn put(&mut self, row: NodeRow, cluster: &Cluster, passes: impl Fn(&NodeRow) -> bool) {
+        let leaf = Arc::new(Leaf::of(row, cluster, &mut self.gangs));
+        self.gaps.count(&leaf.row, true);
+        if passes(&leaf.row) {
+            self.top.insert(&leaf);
+        }
+        self.by_name.insert(leaf.row.name.clone(), leaf);
+    }
+
+    fn settle(&mut self) {
+        self.top.settle();
+        self.gangs
+            .total(self.by_name.values().map(|leaf| &leaf.held));
+    }
+
+    /// Asks again which nodes pass.
+    pub(super) fn filter(&mut self, passes: impl Fn(&NodeRow) -> bool) {
+        self.top = Branch::default();
+        for leaf in self.by_name.values().filter(|leaf| passes(&leaf.row)) {
+            self.top.insert(leaf);
+        }
+        self.top.settle();
+    }
+
+    /// A node by its name, also one that the filter hides.
+    pub(super) fn leaf(&self, name: &str) -> Option<&Arc<Leaf>> {
+        self.by_name.get(name)
+    }
+
+    /// All nodes, also those that the filter hides.
+    pub(super) fn len(&self) -> usize {
+        self.by_name.len()
+    }
+}
