@@ -23,7 +23,7 @@ use gpudeck::app::engine::{Engine, Feed, Options as EngineOptions};
 use gpudeck::app::place::Place;
 use gpudeck::app::schedule::Scheduling;
 use gpudeck::cluster::write::WriteMode;
-use gpudeck::model::{Cluster, Kind, SourceState};
+use gpudeck::model::{Cluster, FabricRules, Kind, SourceState};
 use gpudeck::sandbox::faults::{Fault, FaultKind};
 use gpudeck::sandbox::scenario::{Play, Scenario};
 use gpudeck::sandbox::{ApiServer, Options, Time};
@@ -162,6 +162,8 @@ fn start(server: &ApiServer, time: Time, schedule: bool) -> (Engine, Feed) {
         source,
         scope: place.scope(),
         scheduling: mode.map(|mode| Scheduling::new(mode, Some("soak"))),
+        telemetry: None,
+        fabric: FabricRules::default(),
     })
 }
 

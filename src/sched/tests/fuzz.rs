@@ -200,7 +200,7 @@ fn amounts_and_words() {
             let p = pod(&format!("p{}", dice.below(PODS)), 0);
             state.apply(&Delta::Pod(Change::Gone(gone(&p.meta))));
         }
-        4 | 5 | 6 => state.apply(&set_pod(some_pod(dice))),
+        4..=6 => state.apply(&set_pod(some_pod(dice))),
         _ => {
             carry(state);
         }
