@@ -3,9 +3,11 @@
 //! `cargo bench --bench sched -- bars growth` runs the sections named (here two); without names
 //! all of them run. Nothing is asserted: figures depend on the machine.
 
+// There is no terminal to restore here.
 #![allow(
     missing_docs,
     unreachable_pub,
+    clippy::disallowed_methods,
     clippy::expect_used,
     clippy::indexing_slicing,
     clippy::print_stdout
