@@ -81,23 +81,16 @@ pub fn run() {
         return;
     };
     println!("instructions, by {}", counter.name());
-    let counted = |case: &str, nodes: usize, sizes: u32, repeats: usize| -> Option<u64> {
-        let exe = std::env::current_exe().ok()?.to_string_lossy().into_owned();
-        let command = |n: usize| {
-            let args = [
-                case.to_owned(),
-                nodes.to_string(),
-                sizes.to_string(),
-                n.to_string(),
-            ];
-            let flags = [exe.clone(), FLAG.to_owned()];
-            flags.into_iter().chain(args).collect::<Vec<_>>()
-        };
-        let (none, all) = (
-            counter.count(&command(0))?,
-            counter.count(&command(repeats))?,
-        );
-        Some(all.saturating_sub(none) / repeats as u64)
+    let exe = std::env::current_exe().ok();
+    let count = |case: &str, nodes: usize, sizes: u32, repeats: usize| -> Option<u64> {
+        let exe = exe.as_ref()?.to_string_lossy().into_owned();
+        let numbers = [nodes.to_string(), sizes.to_string(), repeats.to_string()];
+        let flags = [exe, FLAG.to_owned(), case.to_owned()];
+        let command: Vec<String> = flags.into_iter().chain(numbers).collect();
+        counter.count(&command)
+    };
+    let each = |all: Option<u64>, none: Option<u64>, repeats: usize| {
+        Some(all?.saturating_sub(none?) / repeats as u64)
     };
     let told = |n: Option<u64>| {
         n.map_or("not counted".to_owned(), |n| match n {
@@ -105,13 +98,18 @@ pub fn run() {
             _ => format!("{:.2} M", n as f64 / 1e6),
         })
     };
-    for nodes in [500, 1_000, 2_000] {
-        let all = CASES.map(|(case, n)| format!("{case} {}", told(counted(case, nodes, 3, n))));
+    for nodes in [250, 500, 1_000] {
+        let none = count("nothing", nodes, 3, 0);
+        let all = CASES.map(|(case, n)| {
+            let one = each(count(case, nodes, 3, n), none, n);
+            format!("{case} {}", told(one))
+        });
         line(&format!("  {nodes} nodes"), &all.join(", "), "");
     }
     for sizes in [1, 12, 60] {
-        let single = told(counted("single", 500, sizes, 2_000));
-        let what = format!("  500 nodes, {} classes", sizes * 8 + 1);
+        let (n, none) = (2_000, count("nothing", 250, sizes, 0));
+        let single = told(each(count("single", 250, sizes, n), none, n));
+        let what = format!("  250 nodes, {} classes", sizes * 8 + 1);
         line(&what, &format!("single {single}"), "");
     }
 }
