@@ -230,6 +230,9 @@ impl Inner {
         if call.res.is("policy", "poddisruptionbudgets") {
             self.own_budgets.forget(uid);
         }
+        if call.res.is("", "pods") {
+            self.written.forget(uid);
+        }
         self.refresh_budgets(call, last);
         self.collect_removed(call, last);
         if call.res.namespaced {

@@ -68,6 +68,24 @@ impl Inner {
                 waiting_for(&pod, &container)
             )));
         };
+        let uid = text(&pod, "/metadata/uid").to_owned();
+        if let Some((next, lines)) = self.written.since(&uid, 0) {
+            let since =
+                |(at, _): &&(Timestamp, String)| wanted.since.is_none_or(|since| *at >= since);
+            let lines = lines.iter().filter(since);
+            let text: String = lines.map(|line| told(line, wanted.timestamps)).collect();
+            let first = cut(text, &wanted);
+            if !wanted.follow || span.ended.is_some() {
+                return Ok(Answer::Log(stream_of(first)));
+            }
+            return Ok(Answer::Log(self.followed_program(
+                call,
+                uid,
+                container,
+                wanted.timestamps,
+                (first, next),
+            )));
+        }
         let now = self.options.clock.now();
         let first = written(&span, &wanted, now);
         let next = lines_until(&span, now);
@@ -114,6 +132,45 @@ impl Inner {
             limit_bytes,
             since: ago.or(at),
         })
+    }
+
+    /// The same of a program that an actor plays.
+    fn followed_program(
+        self: &Arc<Self>,
+        call: &Call,
+        uid: String,
+        container: String,
+        timestamps: bool,
+        (first, next): (String, usize),
+    ) -> super::serve::Body {
+        let (inner, table, key) = (self.clone(), call.res.table.clone(), call.key());
+        let follower = Arc::new((uid, container));
+        let frames = stream::unfold((Some(first), next), move |(first, mut next)| {
+            let (inner, table, key) = (inner.clone(), table.clone(), key.clone());
+            let follower = follower.clone();
+            async move {
+                if let Some(first) = first {
+                    return Some((frame(first), (None, next)));
+                }
+                let (uid, container) = &*follower;
+                loop {
+                    // Before the look at the lines: the last of them come before the end.
+                    let pod = inner.store.get(&table, &key)?.value();
+                    let ended = span_of(&pod, container)?.ended.is_some();
+                    let (until, lines) = inner.written.since(uid, next)?;
+                    if until > next {
+                        next = until;
+                        let lines = lines.iter().map(|line| told(line, timestamps)).collect();
+                        return Some((frame(lines), (None, next)));
+                    }
+                    if ended {
+                        return None;
+                    }
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+            }
+        });
+        StreamBody::new(frames).boxed_unsync()
     }
 
     /// The log so far and then each line as it comes, until the container ends.
@@ -287,6 +344,14 @@ fn line(span: &Span, number: i64, timestamps: bool) -> String {
     lines
 }
 
+fn told((at, line): &(Timestamp, String), timestamps: bool) -> String {
+    if timestamps {
+        format!("{} {line}\n", clock::time(*at))
+    } else {
+        format!("{line}\n")
+    }
+}
+
 fn written(span: &Span, wanted: &Wanted, now: Timestamp) -> String {
     let count = lines_until(span, now);
     let mut from = (count - KEPT_LINES).max(0);
@@ -297,9 +362,14 @@ fn written(span: &Span, wanted: &Wanted, now: Timestamp) -> String {
     if let Some(tail) = wanted.tail {
         from = from.max(count - tail);
     }
-    let mut log: String = (from..count)
+    let log: String = (from..count)
         .map(|n| line(span, n, wanted.timestamps))
         .collect();
+    cut(log, wanted)
+}
+
+/// As many of the last lines and of the bytes as are wanted.
+fn cut(mut log: String, wanted: &Wanted) -> String {
     if let Some(tail) = wanted.tail.and_then(|tail| usize::try_from(tail).ok()) {
         let surplus = log.lines().count().saturating_sub(tail);
         log = log.split_inclusive('\n').skip(surplus).collect();

@@ -54,6 +54,7 @@ mod tables;
 mod verbs;
 mod watch;
 mod websocket;
+mod written;
 
 pub mod actors;
 pub mod bulk;
@@ -181,6 +182,7 @@ struct Inner {
     identity: listen::Identity,
     faults: Arc<faults::Board>,
     holds: preload::Holds,
+    written: written::Written,
 }
 
 impl ApiServer {
@@ -225,6 +227,7 @@ impl ApiServer {
             expiry: expiry::Expiry::default(),
             identity: listen::Identity::default(),
             holds: preload::Holds::default(),
+            written: written::Written::default(),
             options,
         });
         inner.seed_objects();

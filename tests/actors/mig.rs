@@ -107,6 +107,32 @@ async fn a_busy_gpu_makes_the_change_fail_and_the_pod_goes_on() {
     world
         .until_label("n1", "nvidia.com/gpu.deploy.device-plugin", "true")
         .await;
+    // Its log is the only place that tells why.
+    let log = mig_manager_log(&world).await;
+    let errors: Vec<&String> = log
+        .iter()
+        .filter(|l| l.starts_with("level=error"))
+        .collect();
+    let [mode, config] = errors[..] else {
+        panic!("{log:#?}");
+    };
+    assert!(
+        mode.contains("is currently in use by another process"),
+        "{mode}"
+    );
+    assert!(
+        config.contains("MIG mode is disabled, not enabled"),
+        "{config}"
+    );
+    for line in [
+        "Waiting for change to 'nvidia.com/mig.config' label",
+        "Updating to MIG config: all-1g.10gb",
+        "Changing the 'nvidia.com/mig.config.state' node label to 'pending'",
+        "Waiting for nvidia-device-plugin-daemonset to shutdown",
+    ] {
+        let line = format!("level=info msg={line:?}");
+        assert!(log.contains(&line), "{line} in {log:#?}");
+    }
     let node = world.nodes.get("n1").await.unwrap();
     assert_ne!(
         node.spec.unwrap().unschedulable,
@@ -138,6 +164,21 @@ async fn a_busy_gpu_makes_the_change_fail_and_the_pod_goes_on() {
         .until_amounts("n1", "nvidia.com/mig-1g.10gb", ("14", "14"))
         .await;
     world.cluster.stop().await;
+}
+
+/// What n1's mig-manager has written, without the times.
+async fn mig_manager_log(world: &World) -> Vec<String> {
+    let pods: Api<Pod> = world.cluster.api("gpu-operator");
+    let of_mig_manager = ListParams::default().labels("app=nvidia-mig-manager");
+    let found = pods.list(&of_mig_manager).await.unwrap();
+    let name = found.items[0].metadata.name.clone().unwrap();
+    let log = pods.logs(&name, &Default::default()).await.unwrap();
+    let lines = log.lines().map(|line| {
+        let (time, rest) = line.split_once(' ').unwrap();
+        assert!(time.starts_with("time=\"20"), "{line}");
+        rest.to_owned()
+    });
+    lines.collect()
 }
 
 /// A world whose mig-managers read a ConfigMap with these configurations beside the usual ones.

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::agenda::Agenda;
 use super::super::annotation;
-use super::super::clock::Clock;
+use super::super::clock::{Clock, rfc3339};
 use super::super::objects::{ClusterPolicy, ConfigMap, Meta, Node, Pod};
 use super::super::watch::Change;
 use super::config::Config;
@@ -24,6 +24,7 @@ use super::hardware::Hardware;
 use super::mig_manager::{self, Maps, Trigger};
 use super::operands::{Operand, Operands, Turn};
 use super::plugin::Amount;
+use crate::sandbox::ApiServer;
 use crate::sandbox::calls::{CallError, Calls, PatchKind, path, patiently};
 use crate::sandbox::signal::Signal;
 
@@ -37,6 +38,8 @@ pub(super) struct Shared {
     pub config: Config,
     pub hardware: Hardware,
     pub operands: Mutex<Operands>,
+    /// Where pods write their logs, when that is the embedded cluster.
+    pub logs: Option<ApiServer>,
     /// Counts the changes of `operands`.
     pub changed: Signal,
     /// Faults by node, from `sandbox.gpudeck.dev/mig-fault`.
@@ -48,6 +51,17 @@ impl Shared {
     /// Reads or changes the operands.
     pub(super) fn operands<T>(&self, work: impl FnOnce(&mut Operands) -> T) -> T {
         work(&mut self.operands.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Writes a line into the log of the operand's pod on the node, in the form of its loggers.
+    pub(super) fn log(&self, node: &str, operand: Operand, level: &str, line: &str) {
+        let Some(server) = &self.logs else { return };
+        let pod = self.operands(|all| all.running_pod(node, operand));
+        if let Some((uid, _)) = pod {
+            let at = rfc3339(self.clock.now());
+            let line = format!("time=\"{at}\" level={level} msg={line:?}");
+            server.write_log(&uid, &line);
+        }
     }
 
     /// The fault asked for on a node; empty for none.
@@ -122,6 +136,8 @@ struct Seen {
     /// A value has changed meanwhile, or mig-manager has started again.
     again: Option<Trigger>,
     xids: String,
+    /// UID of the mig-manager pod whose log has begun.
+    greeted: String,
     /// UID of the mig-manager's pod that has published its configurations.
     published: String,
 }
@@ -310,9 +326,24 @@ impl Agents {
         }
         if operand == Operand::MigManager {
             self.publish(&node);
+            self.greet(&node);
         }
         let count = self.shared.changed.newest() + 1;
         self.shared.changed.raise(count);
+    }
+
+    /// mig-manager's first words, once a pod.
+    fn greet(&mut self, node: &str) {
+        let running = |all: &mut Operands| all.running_pod(node, Operand::MigManager);
+        let Some((uid, _)) = self.shared.operands(running) else {
+            return;
+        };
+        let Some(seen) = self.nodes.get_mut(node).filter(|seen| seen.greeted != uid) else {
+            return;
+        };
+        seen.greeted = uid;
+        let words = "Waiting for change to 'nvidia.com/mig.config' label";
+        self.shared.log(node, Operand::MigManager, "info", words);
     }
 
     /// A mig-manager that generates its configurations shows them in a ConfigMap of the node.

@@ -201,15 +201,17 @@ pub(super) async fn reconfigure(
         settings,
         node,
     };
+    work.say(&format!("Updating to MIG config: {config}"));
     let ended = tokio::select! {
         biased;
         () = shared.cancel.cancelled() => return,
         ended = work.run(config, file) => ended,
     };
     if let Err(error) = ended {
-        // Its log would be the only place that tells.
-        tracing::debug!(%error, node, config, "mig-manager gave up");
+        // Its log is the only place that tells.
+        work.complain(&error.to_string());
     }
+    work.say("Waiting for change to 'nvidia.com/mig.config' label");
 }
 
 /// Why the work ended without a last word on the node.
@@ -234,16 +236,22 @@ impl Work<'_> {
         let targets = match self.targets(config, file) {
             Ok(targets) => targets,
             Err(error) => {
-                tracing::debug!(%error, node = self.node, "mig-manager refuses");
+                self.complain(&error.to_string());
                 return self.state("failed").await;
             }
         };
+        self.say("Selected MIG configuration is valid");
         if self.is_applied(&targets) {
             return self.state("success").await;
         }
         self.state("pending").await?;
+        self.say(
+            "Shutting down all GPU clients in Kubernetes by disabling their component-specific \
+             nodeSelector labels",
+        );
         self.pause().await?;
         for operand in WAITED_FOR {
+            self.say(&format!("Waiting for {} to shutdown", operand.app()));
             self.wait_for(operand).await?;
         }
         if self.shared.fault(self.node) == "wedge" {
@@ -254,6 +262,10 @@ impl Work<'_> {
             self.reboot().await?;
             applied = self.apply(&targets).await;
         }
+        self.say(
+            "Restarting all GPU clients previously shutdown in Kubernetes by reenabling their \
+             component-specific nodeSelector labels",
+        );
         // What starts again reads what is there now, whatever became of the change.
         self.resume().await?;
         let state = match applied {
@@ -284,7 +296,20 @@ impl Work<'_> {
         applied.unwrap_or(true)
     }
 
+    /// Writes into the log of mig-manager's pod.
+    fn say(&self, line: &str) {
+        let shared = self.shared;
+        shared.log(self.node, Operand::MigManager, "info", line);
+    }
+
+    fn complain(&self, line: &str) {
+        tracing::debug!(node = self.node, line, "mig-manager has an error");
+        let shared = self.shared;
+        shared.log(self.node, Operand::MigManager, "error", line);
+    }
+
     async fn state(&self, state: &str) -> Result<(), GaveUp> {
+        self.say(&format!("Changing the '{STATE}' node label to '{state}'"));
         Ok(self.shared.label(self.node, json!({STATE: state})).await?)
     }
 
@@ -335,11 +360,16 @@ impl Work<'_> {
         let hardware = &self.shared.hardware;
         if self.shared.fault(self.node) == "client" {
             // A host process has the GPUs open: nothing can be destroyed.
+            self.complain("Error clearing MigConfig: error destroying Compute instance for profile '(0, 0)': In use by another client");
             self.sleep(self.settings.gpu_secs).await;
             return Applied::No;
         }
         let changes = hardware.with(self.node, |machine| machine.needs_mode_change(targets));
         if changes == Some(true) {
+            self.say(
+                "Applying the MIG mode change from the selected config to the node (and double \
+                 checking it took effect)",
+            );
             self.sleep(self.settings.mode_secs).await;
             let changed = hardware.with(self.node, |machine| {
                 let passed_through = self.settings.no_reset_instances.iter();
@@ -349,12 +379,13 @@ impl Work<'_> {
                 machine.change_modes(targets, can_reset)
             });
             if let Some(Err(error)) = changed {
-                tracing::debug!(%error, node = self.node, "mode not changed");
+                self.complain(&format!("Error applying MIG mode: {error}"));
                 if self.settings.with_reboot {
                     return Applied::Reboot;
                 }
             }
         }
+        self.say("Applying the selected MIG config to the node");
         let differing = hardware.with(self.node, |machine| {
             let mut gpus = machine.gpus.iter();
             let differs = |gpu: &&super::hardware::Gpu| {
@@ -369,7 +400,7 @@ impl Work<'_> {
         }
         match hardware.with(self.node, |machine| machine.rebuild(targets)) {
             Some(Err(error)) => {
-                tracing::debug!(%error, node = self.node, "not rebuilt");
+                self.complain(&format!("Error applying MIG configuration: {error}"));
                 Applied::No
             }
             Some(Ok(())) | None => Applied::Yes,

@@ -93,6 +93,7 @@ pub(super) fn start(
         config: config.clone(),
         hardware,
         operands: Mutex::default(),
+        logs: server.clone(),
         changed: Signal::default(),
         faults: Mutex::default(),
         cancel: cancel.clone(),
