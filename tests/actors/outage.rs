@@ -99,8 +99,16 @@ async fn actors_go_on_when_the_server_is_back() {
 
     running.listener.stop().await;
     submit(&inside, "during").await;
-    // Longer than the pods of the first Job run.
-    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    // Until the pods of the first Job have run for their two seconds and nobody could be told. Their
+    // starts are written in whole seconds, rounded down.
+    let all = pods.list(&ListParams::default()).await.unwrap();
+    let starts = all
+        .iter()
+        .filter_map(|pod| pod.status.as_ref()?.start_time.as_ref());
+    let last = starts.map(|start| start.0).max().unwrap();
+    let end = last + Duration::from_secs(3);
+    let left = end.duration_since(jiff::Timestamp::now());
+    tokio::time::sleep(left.try_into().unwrap_or_default()).await;
     running.server.compact();
     let listener = running.server.listen(addr).await.unwrap();
 
