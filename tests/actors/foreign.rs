@@ -391,6 +391,7 @@ async fn volcano_binds_a_group_whole_and_holds_a_queue_to_its_capability() {
                 deserved_gpus: Some(8),
                 capability_gpus: Some(16),
             }],
+            topology: vec!["net/leaf".to_owned()],
         }),
         ..Settings::default()
     })
@@ -398,6 +399,25 @@ async fn volcano_binds_a_group_whole_and_holds_a_queue_to_its_capability() {
     const GROUPS: &str = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups";
     let queue = "/apis/scheduling.volcano.sh/v1beta1/queues/nlp";
     until(&cluster, queue, "the queue is there", |_| true).await;
+    // The network, as its labels tell it.
+    for name in ["n1", "n2"] {
+        let labels = json!({"metadata": {"labels": {"net/leaf": "leaf-01"}}});
+        let request = http::Request::patch(format!("/api/v1/nodes/{name}"))
+            .header("content-type", "application/merge-patch+json")
+            .body(serde_json::to_vec(&labels).unwrap())
+            .unwrap();
+        cluster.client.request::<Value>(request).await.unwrap();
+    }
+    let leaf = "/apis/topology.volcano.sh/v1alpha1/hypernodes/leaf-01";
+    let leaf = until(&cluster, leaf, "the leaf has both nodes", |leaf| {
+        leaf["status"]["nodeCount"] == 2
+    })
+    .await;
+    assert_eq!(leaf["spec"]["tier"], 1);
+    assert_eq!(
+        leaf["spec"]["members"][1],
+        json!({"type": "Node", "selector": {"exactMatch": {"name": "n2"}}})
+    );
     let group = json!({
         "apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "PodGroup",
         "metadata": {"name": "sft", "namespace": "default"},

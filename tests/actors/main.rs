@@ -23,3 +23,4 @@ mod outage;
 mod pods;
 mod spot;
 mod training;
+mod volcano_jobs;

@@ -137,11 +137,7 @@ impl Jobs {
     fn pod_changed(&mut self, change: Change<Pod>) {
         match change {
             Change::Set(pod) => {
-                let Some(owner) = pod
-                    .metadata
-                    .controller()
-                    .filter(|owner| owner.kind == "Job")
-                else {
+                let Some(owner) = pod.metadata.controller().filter(|owner| owner.is_job()) else {
                     return;
                 };
                 let (job_uid, pod_uid) = (owner.uid.clone(), pod.metadata.uid.clone());

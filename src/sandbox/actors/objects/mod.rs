@@ -44,6 +44,13 @@ pub struct Meta {
     pub deletion_grace_period_seconds: Option<i64>,
 }
 
+impl Owner {
+    /// Whether it is a Job of Kubernetes; Volcano has Jobs, too.
+    pub fn is_job(&self) -> bool {
+        self.kind == "Job" && self.api_version.starts_with("batch/")
+    }
+}
+
 impl Meta {
     /// The owner that controls the object.
     pub fn controller(&self) -> Option<&Owner> {
@@ -55,6 +62,9 @@ impl Meta {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct Owner {
+    /// API version, such as `batch/v1`.
+    #[serde(rename = "apiVersion")]
+    pub api_version: String,
     /// Kind, such as `Job`.
     pub kind: String,
     /// Name.
@@ -91,7 +101,8 @@ tracked!(
     ConfigMap,
     ClusterPolicy,
     Lease,
-    Custom
+    Custom,
+    VolcanoCommand
 );
 
 /// A condition of a node, Job or Deployment.
@@ -181,6 +192,18 @@ pub(super) struct Custom {
     pub spec: Value,
     /// Status.
     pub status: Value,
+}
+
+/// A Command of bus.volcano.sh/v1alpha1.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct VolcanoCommand {
+    /// Metadata.
+    pub metadata: Meta,
+    /// `AbortJob`, `ResumeJob`, `RestartJob`, `OpenQueue`, `CloseQueue` and so on.
+    pub action: String,
+    /// The Job or queue.
+    pub target: Owner,
 }
 
 /// A core/v1 Event, of which only the age matters here.

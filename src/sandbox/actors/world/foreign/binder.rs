@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::kai_shares::{self, Shares};
 use super::placer::Placer;
 use super::standing::{HeldBack, Standing, text};
+use super::volcano_nodes::HyperNodes;
 use super::{ensure_all, kai, volcano};
 use crate::sandbox::actors::bound::{pod_note, pod_path};
 use crate::sandbox::actors::clock::Clock;
@@ -106,6 +107,10 @@ pub(super) struct Binder {
     ungrouped: BTreeMap<String, Arc<Pod>>,
     /// By name.
     queues: BTreeMap<String, Arc<Custom>>,
+    /// Under Volcano.
+    hyper_nodes: HyperNodes,
+    /// Nodes came, changed or went since the HyperNodes were written.
+    nodes_changed: bool,
     dirty: bool,
 }
 
@@ -132,6 +137,8 @@ pub(super) async fn run(
         group_of_pod: BTreeMap::new(),
         ungrouped: BTreeMap::new(),
         queues: BTreeMap::new(),
+        hyper_nodes: HyperNodes::default(),
+        nodes_changed: true,
         dirty: true,
     };
     let mut round = tokio::time::interval(binder.clock.real(ROUND_SECS).max(MIN_ROUND));
@@ -142,8 +149,14 @@ pub(super) async fn run(
             biased;
             () = cancel.cancelled() => return,
             change = inputs.nodes.recv() => match change {
-                Some(Change::Set(node)) => binder.placer.node_set(node),
-                Some(Change::Gone(uid)) => binder.placer.node_gone(&uid),
+                Some(Change::Set(node)) => {
+                    binder.nodes_changed = true;
+                    binder.placer.node_set(node);
+                }
+                Some(Change::Gone(uid)) => {
+                    binder.nodes_changed = true;
+                    binder.placer.node_gone(&uid);
+                }
                 Some(Change::Synced) => synced[0] = true,
                 None => return,
             },
@@ -162,6 +175,13 @@ pub(super) async fn run(
                 None => return,
             },
             _ = round.tick(), if synced == [true, true] => {
+                if binder.nodes_changed {
+                    tokio::select! {
+                        biased;
+                        () = cancel.cancelled() => return,
+                        () = binder.tell_network() => {}
+                    }
+                }
                 if std::mem::take(&mut binder.dirty) || !binder.all_bound() {
                     tokio::select! {
                         biased;
@@ -260,6 +280,22 @@ impl Binder {
     fn all_bound(&self) -> bool {
         let waits = |group: &Group| group.pods.values().any(|pod| is_waiting(pod));
         !self.groups.values().any(waits)
+    }
+
+    /// Under Volcano: brings the HyperNodes to what the nodes say.
+    async fn tell_network(&mut self) {
+        self.nodes_changed = false;
+        let System::Volcano(settings) = &self.system else {
+            return;
+        };
+        let nodes = self.placer.all();
+        let told = self
+            .hyper_nodes
+            .follow(&self.calls, &settings.topology, nodes);
+        if let Err(error) = told.await {
+            tracing::debug!(%error, "HyperNodes not written");
+            self.nodes_changed = true;
+        }
     }
 
     async fn round(&mut self) {

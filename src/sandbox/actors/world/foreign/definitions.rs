@@ -139,6 +139,43 @@ const VOLCANO_KINDS: &[Kind] = &[
             ("QUEUE", "string", ".spec.queue"),
         ],
     },
+    Kind {
+        group: "batch.volcano.sh",
+        versions: &["v1alpha1"],
+        kind: "Job",
+        plural: "jobs",
+        short: &["vcjob", "vj"],
+        namespaced: true,
+        columns: &[
+            ("STATUS", "string", ".status.state.phase"),
+            ("minAvailable", "integer", ".status.minAvailable"),
+            ("RUNNINGS", "integer", ".status.running"),
+            ("AGE", "date", ".metadata.creationTimestamp"),
+            ("QUEUE", "string", ".spec.queue"),
+        ],
+    },
+    Kind {
+        group: "topology.volcano.sh",
+        versions: &["v1alpha1"],
+        kind: "HyperNode",
+        plural: "hypernodes",
+        short: &["hn"],
+        namespaced: false,
+        columns: &[
+            ("Tier", "string", ".spec.tier"),
+            ("NodeCount", "integer", ".status.nodeCount"),
+            ("Age", "date", ".metadata.creationTimestamp"),
+        ],
+    },
+    Kind {
+        group: "bus.volcano.sh",
+        versions: &["v1alpha1"],
+        kind: "Command",
+        plural: "commands",
+        short: &[],
+        namespaced: true,
+        columns: &[],
+    },
 ];
 
 const KAI_KINDS: &[Kind] = &[

@@ -16,15 +16,20 @@ mod placer;
 mod standing;
 pub mod usual;
 pub mod volcano;
+mod volcano_job_plan;
+mod volcano_jobs;
+mod volcano_nodes;
 
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Feeds;
 use crate::sandbox::actors::clock::Clock;
-use crate::sandbox::actors::objects::Custom;
-use crate::sandbox::actors::watch::Feed;
+use crate::sandbox::actors::objects::{Custom, Tracked};
+use crate::sandbox::actors::watch::{Change, Feed};
 use crate::sandbox::calls::{CallError, Calls};
 
 /// Which of them are there.
@@ -49,12 +54,7 @@ pub(super) fn start(
     cancel: &CancellationToken,
     tasks: &mut JoinSet<()>,
 ) {
-    let follow = |path: &'static str, tasks: &mut JoinSet<()>| {
-        let mut feed: Feed<Custom> = Feed::new(path);
-        let receiver = feed.subscribe();
-        tasks.spawn(feed.run(calls.clone(), cancel.clone()));
-        receiver
-    };
+    let follow = |path, tasks: &mut JoinSet<()>| followed::<Custom>(calls, path, cancel, tasks);
     if let Some(settings) = &settings.kueue {
         let [cluster_queues, local_queues, workloads] =
             [kueue::CLUSTER_QUEUES, kueue::LOCAL_QUEUES, kueue::WORKLOADS]
@@ -77,6 +77,13 @@ pub(super) fn start(
     }
     let mut schedulers = Vec::new();
     if let Some(settings) = &settings.volcano {
+        let inputs = volcano_jobs::Inputs {
+            jobs: follow(volcano_jobs::JOBS, tasks),
+            commands: followed(calls, volcano_jobs::COMMANDS, cancel, tasks),
+            pods: feeds.pods.subscribe(),
+        };
+        let jobs = volcano_jobs::run(calls.clone(), clock, inputs, cancel.clone());
+        tasks.spawn(jobs);
         schedulers.push(binder::System::Volcano(settings.clone()));
     }
     if let Some(settings) = &settings.kai {
@@ -107,6 +114,22 @@ pub(super) fn start(
             cancel.clone(),
         ));
     }
+}
+
+/// A collection that nobody else follows.
+fn followed<T>(
+    calls: &Calls,
+    path: &'static str,
+    cancel: &CancellationToken,
+    tasks: &mut JoinSet<()>,
+) -> mpsc::Receiver<Change<T>>
+where
+    T: Tracked + DeserializeOwned + Clone + Send + Sync + 'static,
+{
+    let mut feed: Feed<T> = Feed::new(path);
+    let receiver = feed.subscribe();
+    tasks.spawn(feed.run(calls.clone(), cancel.clone()));
+    receiver
 }
 
 /// Creates what is not there, in order; retries while the server is away or does not serve a new

@@ -131,6 +131,11 @@ impl Placer {
         object.is_some_and(|object| refuses(room, object, pod, &asks(pod), None).is_none())
     }
 
+    /// The nodes.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Node> {
+        self.rooms.values().filter_map(|room| room.node.as_deref())
+    }
+
     /// How many nodes there are.
     pub(super) fn nodes(&self) -> usize {
         self.rooms

@@ -56,8 +56,11 @@ pub fn volcano(teams: &[String], gpus: u32) -> volcano::Settings {
         deserved_gpus: Some(gpus),
         capability_gpus: Some(gpus.saturating_mul(2)),
     };
+    // A node is what the narrowest HyperNodes hold, and no level of its own.
+    let [switches @ .., _] = FABRIC;
     volcano::Settings {
         queues: teams.iter().map(queue).collect(),
+        topology: switches.map(str::to_owned).into(),
     }
 }
 

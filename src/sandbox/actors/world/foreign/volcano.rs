@@ -1,4 +1,5 @@
-//! Volcano's objects: Queue and PodGroup of scheduling.volcano.sh/v1beta1.
+//! Volcano's objects: Queue and PodGroup of scheduling.volcano.sh/v1beta1. Its Jobs are in
+//! `volcano_jobs`.
 
 use std::collections::BTreeMap;
 
@@ -33,6 +34,8 @@ pub struct Queue {
 pub struct Settings {
     /// Queues besides `root` and `default`, which are always there.
     pub queues: Vec<Queue>,
+    /// Node labels that HyperNodes are made from, the widest level first; none when empty.
+    pub topology: Vec<String>,
 }
 
 impl Settings {
