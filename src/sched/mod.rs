@@ -23,6 +23,7 @@ mod gangs;
 mod gpus;
 mod memo;
 pub mod mig;
+mod moves;
 mod needs;
 pub mod odds;
 mod overlay;
@@ -47,4 +48,8 @@ mod view;
 
 pub use config::{SchedConfig, TypeProfile};
 pub use decide::decide;
+pub use moves::{
+    Move, MoveBudget, MoveLimits, MoveProposal, RecutLimits, RecutProposal, propose_moves,
+    propose_recuts,
+};
 pub use state::State;

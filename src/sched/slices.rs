@@ -105,11 +105,15 @@ impl Layout {
         self.geometry.model
     }
 
+    /// What the model can be cut into.
+    pub(super) fn geometry(&self) -> &'static Geometry {
+        self.geometry
+    }
+
     /// Profile, device and window of each instance.
-    #[cfg(test)]
-    pub(super) fn instances(&self) -> Vec<(&'static str, u8, Mask)> {
+    pub(super) fn instances(&self) -> impl Iterator<Item = (&'static str, u8, Mask)> + '_ {
         let all = self.instances.iter();
-        all.map(|i| (i.profile.name, i.device, i.window)).collect()
+        all.map(|i| (i.profile.name, i.device, i.window))
     }
 
     /// All instances free.

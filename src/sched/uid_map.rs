@@ -47,6 +47,11 @@ impl<T: Clone> UidMap<T> {
         self.get(uid).is_some()
     }
 
+    /// All entries, always in the same order for the same UIDs.
+    pub(super) fn values(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().flat_map(|part| part.values())
+    }
+
     /// Sets an entry and tells the one before.
     pub(super) fn insert(&mut self, uid: Uid, entry: T) -> Option<T> {
         let part = self.0.get_mut(part_of(&uid))?;

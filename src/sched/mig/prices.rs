@@ -134,7 +134,7 @@ fn worth(geometry: &Geometry, profiles: &[&Profile], w: &[f64]) -> Vec<f64> {
 }
 
 /// The counts of plain profiles on GPUs where nothing more fits.
-fn patterns(geometry: &Geometry) -> Vec<Vec<f64>> {
+pub(super) fn patterns(geometry: &Geometry) -> Vec<Vec<u8>> {
     let profiles: Vec<&Profile> = geometry.plain().collect();
     let mut seen: BTreeSet<(Mask, Vec<u8>)> = BTreeSet::new();
     let mut found: BTreeSet<Vec<u8>> = BTreeSet::new();
@@ -158,22 +158,22 @@ fn patterns(geometry: &Geometry) -> Vec<Vec<f64>> {
             found.insert(counts);
         }
     }
-    found
-        .into_iter()
-        .map(|counts| counts.into_iter().map(f64::from).collect())
-        .collect()
+    found.into_iter().collect()
 }
 
 /// The pattern worth most, when it is worth more than a GPU.
-fn dearest(patterns: &[Vec<f64>], w: &[f64]) -> Option<Vec<f64>> {
-    let mut best: Option<(&Vec<f64>, f64)> = None;
+fn dearest(patterns: &[Vec<u8>], w: &[f64]) -> Option<Vec<f64>> {
+    let mut best: Option<(&Vec<u8>, f64)> = None;
     for pattern in patterns {
-        let worth: f64 = pattern.iter().zip(w).map(|(n, price)| n * price).sum();
+        let worth: f64 = {
+            let priced = pattern.iter().zip(w);
+            priced.map(|(n, price)| f64::from(*n) * price).sum()
+        };
         if worth > best.map_or(1.0 + GAIN, |(_, most)| most) {
             best = Some((pattern, worth));
         }
     }
-    best.map(|(pattern, _)| pattern.clone())
+    best.map(|(pattern, _)| pattern.iter().copied().map(f64::from).collect())
 }
 
 #[cfg(test)]

@@ -176,7 +176,7 @@ fn slices(state: &State, name: &str, pods: &[&Running]) {
     let Some(layout) = &state.rows.rows[id.0].gpus.layout else {
         return;
     };
-    let instances = layout.instances();
+    let instances: Vec<_> = layout.instances().collect();
     let mut used: BTreeMap<u8, (u16, u8)> = BTreeMap::new();
     for (profile, device, window) in &instances {
         let known = H100_PROFILES.iter().find(|p| p.0 == *profile).unwrap();

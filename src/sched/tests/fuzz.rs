@@ -14,7 +14,9 @@ use super::cast::Dice;
 use super::hostile::{ANNOTATIONS, KEYS, LABELS, VALUES, WORDS};
 use crate::model::{Change, DecisionKind, Delta, Node, NodeGpus, Pod, Resources, Str};
 use crate::plan::Plan;
-use crate::sched::{SchedConfig, State, decide};
+use crate::sched::{
+    MoveLimits, RecutLimits, SchedConfig, State, decide, propose_moves, propose_recuts,
+};
 
 /// Steps of one case.
 const STEPS: u64 = 60;
@@ -203,6 +205,18 @@ fn amounts_and_words() {
         4..=6 => state.apply(&set_pod(some_pod(dice))),
         _ => {
             carry(state);
+            if dice.below(4) == 0 {
+                let limits = MoveLimits {
+                    from_gpus: 1,
+                    ..MoveLimits::default()
+                };
+                for proposal in propose_moves(state, at(0), &limits) {
+                    assert!(!proposal.moves.is_empty() && !proposal.starts.is_empty());
+                }
+                for recut in propose_recuts(state, &RecutLimits::default()) {
+                    assert!(recut.gain_slices > 0.0 && !recut.to.is_empty());
+                }
+            }
         }
     });
 }

@@ -14,6 +14,7 @@ mod flow;
 mod fuzz;
 mod gangs;
 mod hostile;
+mod moves;
 mod naive;
 mod optimal;
 mod parts;
