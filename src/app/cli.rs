@@ -133,7 +133,7 @@ pub enum SimulateCommand {
 /// Arguments of `gpudeck simulate mig`.
 #[derive(Debug, Clone, Args)]
 pub struct MigArgs {
-    /// Fill the GPUs, or let slices come and go at a load and lose what fits nowhere.
+    /// Fill the GPUs, or let slices come and go at a load: what fits nowhere is lost or waits.
     #[arg(long, value_enum, default_value_t = MigExperiment::Loss)]
     pub experiment: MigExperiment,
     /// GPUs.
@@ -143,7 +143,7 @@ pub struct MigArgs {
     /// 1g with double memory, 2g, 3g, 4g, 7g.
     #[arg(long, value_name = "SHARE,...", default_value = "35,8,22,15,8,12")]
     pub mix: Mix,
-    /// Loads of the loss experiment; 1 asks for all GPUs when packed without loss.
+    /// Loads, but for a fill; 1 asks for all GPUs when packed without loss.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "0.9,1", value_parser = mig_load)]
     pub loads: Vec<f64>,
     /// Seeds of the arrivals.
@@ -169,6 +169,10 @@ pub enum MigExperiment {
     Fill,
     /// A Poisson stream; what fits nowhere is lost.
     Loss,
+    /// The same stream; what fits nowhere waits.
+    Queue,
+    /// The loss model with a mix that turns around every six mean durations, and nobody tells.
+    Drift,
 }
 
 /// Arguments of `gpudeck simulate churn`.

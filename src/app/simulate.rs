@@ -166,10 +166,9 @@ pub fn churn(args: &ChurnArgs) -> Result<()> {
 pub fn mig(args: &MigArgs) -> Result<()> {
     let experiments: Vec<mig::Experiment> = match args.experiment {
         MigExperiment::Fill => vec![mig::Experiment::Fill],
-        MigExperiment::Loss => {
-            let loads = each_once(&args.loads).into_iter();
-            loads.map(mig::Experiment::Loss).collect()
-        }
+        MigExperiment::Loss => at_loads(&args.loads, mig::Experiment::Loss),
+        MigExperiment::Queue => at_loads(&args.loads, mig::Experiment::Queue),
+        MigExperiment::Drift => at_loads(&args.loads, mig::Experiment::Drift),
     };
     let policies = each_once(&args.policy);
     let mut report = MigReport::default();
@@ -194,6 +193,10 @@ pub fn mig(args: &MigArgs) -> Result<()> {
         SimulateOutput::Json => serde_json::to_string_pretty(&report)? + "\n",
         SimulateOutput::Csv => report.csv(),
     })
+}
+
+fn at_loads(loads: &[f64], kind: fn(f64) -> mig::Experiment) -> Vec<mig::Experiment> {
+    each_once(loads).into_iter().map(kind).collect()
 }
 
 fn source(data: Option<&PathBuf>) -> Source {

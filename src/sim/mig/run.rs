@@ -1,22 +1,16 @@
 //! One run.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 use std::str::FromStr;
 
 use fastrand::Rng;
 use serde::Serialize;
 
+use super::life::{Figures, Kind, Life};
 use super::policy::MigPolicy;
 use crate::sched::mig::{Device, Geometry, Prices, Profile};
 
 /// Load up to which a fleet is filled.
 const FILL_TO: f64 = 1.3;
-/// Departures of the loss model that are not measured, per GPU, and those that are.
-const WARM_UP_PER_GPU: u64 = 20;
-const MEASURED_PER_GPU: u64 = 200;
-/// Time is kept in these parts of the mean duration, so that it is ordered.
-const TICKS: f64 = 1e9;
 
 /// Shares of the arrivals of each plain profile, small to large.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -24,7 +18,17 @@ const TICKS: f64 = 1e9;
 pub struct Mix(Vec<f64>);
 
 impl Mix {
-    fn draw(&self, rng: &mut Rng) -> usize {
+    /// Of each profile.
+    pub(super) fn shares(&self) -> &[f64] {
+        &self.0
+    }
+
+    /// What was asked for least is asked for most.
+    pub(super) fn turned(&self) -> Self {
+        Self(self.0.iter().rev().copied().collect())
+    }
+
+    pub(super) fn draw(&self, rng: &mut Rng) -> usize {
         let mut at = rng.f64() * self.0.iter().sum::<f64>();
         let found = self.0.iter().position(|share| {
             at -= share;
@@ -62,12 +66,36 @@ pub enum Experiment {
     Fill,
     /// A Poisson stream at this load; what fits nowhere is lost.
     Loss(f64),
+    /// The same stream; what fits nowhere waits, and those behind it may go first.
+    Queue(f64),
+    /// The loss model with a mix that turns around every six mean durations; ours learns it.
+    Drift(f64),
+}
+
+impl Experiment {
+    /// As it is typed and printed.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fill => "fill",
+            Self::Loss(_) => "loss",
+            Self::Queue(_) => "queue",
+            Self::Drift(_) => "drift",
+        }
+    }
+
+    fn load(self) -> Option<f64> {
+        match self {
+            Self::Fill => None,
+            Self::Loss(load) | Self::Queue(load) | Self::Drift(load) => Some(load),
+        }
+    }
 }
 
 /// Figures of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MigRow {
-    /// `fill` or `loss`.
+    /// `fill`, `loss`, `queue` or `drift`.
     pub experiment: &'static str,
     /// The model of the GPUs.
     pub model: &'static str,
@@ -86,15 +114,29 @@ pub struct MigRow {
     pub alloc_pct: Vec<f64>,
     /// Share of the arrivals that were lost, in percent.
     pub rejected_pct: f64,
+    /// Mean wait in mean durations; only of the queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<f64>,
+    /// The same of those that ask for a whole GPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait_whole: Option<f64>,
 }
 
-struct Fleet {
-    devices: Vec<Device>,
-    compute: u64,
+/// The devices and what runs on them.
+pub(super) struct Fleet {
+    pub(super) devices: Vec<Device>,
+    pub(super) compute: u64,
 }
 
 impl Fleet {
-    fn change(&mut self, device: usize, profile: &Profile, start: u8, comes: bool) {
+    pub(super) fn empty(gpus: usize) -> Self {
+        Self {
+            devices: vec![Device::default(); gpus],
+            compute: 0,
+        }
+    }
+
+    pub(super) fn change(&mut self, device: usize, profile: &Profile, start: u8, comes: bool) {
         let (Some(state), Some(window)) = (self.devices.get_mut(device), profile.window(start))
         else {
             return;
@@ -137,91 +179,102 @@ pub fn run(
             names.join(", ")
         ));
     }
-    let prices = Prices::new(geometry, &mix.0);
     let capacity = (gpus as u64 * u64::from(geometry.compute)) as f64;
-    let mut fleet = Fleet {
-        devices: vec![Device::default(); gpus],
-        compute: 0,
-    };
-    // The stream does not depend on what the policy draws.
-    let (mut stream, mut dice) = (Rng::with_seed(seed), Rng::with_seed(!seed));
-    let mut place = |fleet: &mut Fleet, profile: &'static Profile| {
-        let slot = policy.place(&prices, &mix.0, &fleet.devices, profile, &mut dice)?;
-        fleet.change(slot.device, profile, slot.start, true);
-        Some((slot.device, slot.start))
-    };
-    let (mut came, mut lost) = (0u64, 0u64);
-    let mut alloc_pct = Vec::new();
-    match experiment {
-        Experiment::Fill => {
-            let mut asked = 0.0;
-            for load in [1.0, FILL_TO] {
-                while asked < load * capacity {
-                    let Some(profile) = profiles.get(mix.draw(&mut stream)) else {
-                        break;
-                    };
-                    asked += f64::from(profile.compute);
-                    came += 1;
-                    lost += u64::from(place(&mut fleet, profile).is_none());
-                }
-                alloc_pct.push(100.0 * fleet.compute as f64 / capacity);
-            }
+    let figures = match experiment {
+        Experiment::Fill => fill(geometry, gpus, mix, policy, seed),
+        Experiment::Loss(load) | Experiment::Queue(load) | Experiment::Drift(load) => {
+            let kind = Kind {
+                waits: matches!(experiment, Experiment::Queue(_)),
+                drifts: matches!(experiment, Experiment::Drift(_)),
+            };
+            Life::new(geometry, gpus, mix, policy, seed).run(kind, load)
         }
-        Experiment::Loss(load) => {
-            let rate = load * gpus as f64 / Prices::gpus_needed(geometry, &mix.0).max(1e-9);
-            let mut wait = |mean: f64| (-(1.0 - stream.f64()).ln() * mean * TICKS) as u64;
-            let warm_up = WARM_UP_PER_GPU * gpus as u64;
-            let total = warm_up + MEASURED_PER_GPU * gpus as u64;
-            let mut drawn = Rng::with_seed(seed.wrapping_add(1 << 32));
-            let mut leaving: BinaryHeap<Reverse<(u64, usize, usize, u8)>> = BinaryHeap::new();
-            let (mut now, mut used, mut since) = (0u64, 0.0, 0u64);
-            for number in 0..total {
-                let at = now + wait(1.0 / rate);
-                let q = mix.draw(&mut drawn);
-                let life = wait(1.0);
-                while let Some(Reverse((ends, device, q, start))) = leaving.peek().copied() {
-                    if ends > at {
-                        break;
-                    }
-                    leaving.pop();
-                    used += (ends - now) as f64 * fleet.compute as f64;
-                    now = ends;
-                    if let Some(profile) = profiles.get(q) {
-                        fleet.change(device, profile, start, false);
-                    }
-                }
-                used += (at - now) as f64 * fleet.compute as f64;
-                now = at;
-                if number == warm_up {
-                    (used, since, came, lost) = (0.0, now, 0, 0);
-                }
-                came += 1;
-                let placed = profiles
-                    .get(q)
-                    .and_then(|profile| place(&mut fleet, profile));
-                match placed {
-                    Some((device, start)) => leaving.push(Reverse((now + life, device, q, start))),
-                    None => lost += 1,
-                }
-            }
-            alloc_pct.push(100.0 * used / ((now - since) as f64 * capacity).max(1e-9));
-        }
-    }
+    };
+    let share = |compute: f64| 100.0 * compute / capacity;
     Ok(MigRow {
-        experiment: match experiment {
-            Experiment::Fill => "fill",
-            Experiment::Loss(_) => "loss",
-        },
+        experiment: experiment.name(),
         model: geometry.model,
         gpus,
         mix: mix.clone(),
-        load: match experiment {
-            Experiment::Fill => None,
-            Experiment::Loss(load) => Some(load),
-        },
+        load: experiment.load(),
         policy: policy.name(),
         seed,
-        alloc_pct,
-        rejected_pct: 100.0 * lost as f64 / came.max(1) as f64,
+        alloc_pct: figures.compute.into_iter().map(share).collect(),
+        rejected_pct: 100.0 * figures.lost as f64 / figures.came.max(1) as f64,
+        wait: figures.wait,
+        wait_whole: figures.wait_whole,
     })
+}
+
+fn fill(
+    geometry: &'static Geometry,
+    gpus: usize,
+    mix: &Mix,
+    policy: MigPolicy,
+    seed: u64,
+) -> Figures {
+    let profiles: Vec<&'static Profile> = geometry.plain().collect();
+    let prices = Prices::new(geometry, mix.shares());
+    let capacity = (gpus as u64 * u64::from(geometry.compute)) as f64;
+    let mut fleet = Fleet::empty(gpus);
+    // The stream does not depend on what the policy draws.
+    let (mut stream, mut dice) = (Rng::with_seed(seed), Rng::with_seed(!seed));
+    let mut figures = Figures::default();
+    let mut asked = 0.0;
+    for load in [1.0, FILL_TO] {
+        while asked < load * capacity {
+            let Some(profile) = profiles.get(mix.draw(&mut stream)) else {
+                break;
+            };
+            asked += f64::from(profile.compute);
+            figures.came += 1;
+            let slot = policy.place(&prices, mix.shares(), &fleet.devices, profile, &mut dice);
+            match slot {
+                Some(slot) => fleet.change(slot.device, profile, slot.start, true),
+                None => figures.lost += 1,
+            }
+        }
+        figures.compute.push(fleet.compute as f64);
+    }
+    figures
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+    use super::*;
+    use crate::sched::mig::{A30_24, A100_80};
+
+    fn row(experiment: Experiment, policy: MigPolicy) -> MigRow {
+        let mix = "35,8,22,15,8,12".parse().unwrap();
+        run(&A100_80, 8, &mix, experiment, policy, 1).unwrap()
+    }
+
+    #[test]
+    fn who_waits_is_not_lost_and_waits_longer_under_more_load() {
+        let at = |load| row(Experiment::Queue(load), MigPolicy::Ours);
+        let (low, high) = (at(0.6), at(0.9));
+        for row in [&low, &high] {
+            assert_eq!(row.rejected_pct, 0.0);
+            assert!(row.wait_whole.unwrap() > row.wait.unwrap(), "{row:?}");
+        }
+        assert!(low.wait.unwrap() < high.wait.unwrap());
+        assert!(low.alloc_pct[0] < high.alloc_pct[0]);
+        assert_eq!(high, at(0.9), "the same seed, the same run");
+        let loss = row(Experiment::Loss(0.9), MigPolicy::Ours);
+        assert!(loss.wait.is_none() && loss.rejected_pct > 0.0);
+        assert!(high.alloc_pct[0] > loss.alloc_pct[0], "nothing is lost");
+    }
+
+    #[test]
+    fn a_mix_that_turns_around_is_learnt() {
+        // Three profiles: prices are quickly made.
+        let mix: Mix = "70,20,10".parse().unwrap();
+        let at = |policy| run(&A30_24, 8, &mix, Experiment::Drift(0.9), policy, 1).unwrap();
+        let (ours, random) = (at(MigPolicy::Ours), at(MigPolicy::Random));
+        assert!(
+            ours.alloc_pct[0] > random.alloc_pct[0] + 3.0,
+            "{ours:?} {random:?}"
+        );
+    }
 }
