@@ -506,10 +506,14 @@ pub enum SnapshotView {
     Nodes,
     /// A row a part of the network.
     Topology,
+    /// A row a queue of any system.
+    Queues,
     /// A row a workload.
     Jobs,
     /// A row an event.
     Timeline,
+    /// A row a tier of capacity.
+    Tiers,
 }
 
 /// Forms of a snapshot.

@@ -7,12 +7,12 @@ use std::time::Duration;
 use etcetera::BaseStrategy;
 use serde::Deserialize;
 
-use crate::model::{FabricRules, LabelLevels, NamedPlace, Quantity, Str};
+use crate::model::{FabricRules, LabelLevels, NamedPlace, Pricing, Quantity, Str, Tier};
 use crate::sched::{SchedConfig, TypeProfile};
 use crate::telemetry::{self, Auth, PrometheusSettings};
 
 /// `config.toml`. Every field is optional; flags and environment win over it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Config {
     /// Theme name or file.
@@ -31,6 +31,10 @@ pub struct Config {
     pub telemetry: Telemetry,
     /// Where nodes hang in the network.
     pub fabric: Fabric,
+    /// Which nodes are of which tier.
+    pub tiers: Tiers,
+    /// What GPU-hours cost.
+    pub prices: Prices,
 }
 
 /// `[telemetry]`: without a Prometheus the exporters themselves are asked.
@@ -128,6 +132,112 @@ impl Fabric {
     }
 }
 
+/// `[tiers]`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Tiers {
+    /// Rules in order, before those for the labels of providers; the first that fits wins.
+    pub rules: Vec<TierRule>,
+}
+
+/// A row of `tiers.rules`.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TierRule {
+    /// Label of the node.
+    pub label: String,
+    /// Its value; any, if not stated.
+    pub value: Option<String>,
+    /// `owned`, `reserved`, `on-demand`, `spot` or `calendar`.
+    #[serde(deserialize_with = "tier")]
+    pub tier: Tier,
+}
+
+/// `[prices]`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Prices {
+    /// Sign before amounts.
+    pub currency: String,
+    /// The rate card; the most exact rate that fits a node is its own.
+    pub rate: Vec<Rate>,
+}
+
+impl Default for Prices {
+    fn default() -> Self {
+        Prices {
+            currency: "$".to_owned(),
+            rate: Vec::new(),
+        }
+    }
+}
+
+/// A row of `prices.rate`; what is not stated fits every node.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Rate {
+    /// Begin of the model's short name, as the Nodes view shows it.
+    pub model: Option<String>,
+    /// Tier of the nodes.
+    #[serde(default, deserialize_with = "some_tier")]
+    pub tier: Option<Tier>,
+    /// Label topology.kubernetes.io/region of the nodes.
+    pub region: Option<String>,
+    /// Label topology.kubernetes.io/zone of the nodes.
+    pub zone: Option<String>,
+    /// Price of an hour of one whole GPU.
+    pub per_gpu_hour: f64,
+    /// Where the price is from.
+    pub source: Option<String>,
+    /// As of when it is so.
+    pub as_of: Option<String>,
+}
+
+/// Reads the name of a tier.
+fn tier<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Tier, D::Error> {
+    let text = String::deserialize(from)?;
+    Tier::from_name(&text).ok_or_else(|| {
+        let names: Vec<&str> = Tier::ALL.iter().map(|t| t.name()).collect();
+        serde::de::Error::custom(format!("no tier {text:?}; expected {}", names.join(", ")))
+    })
+}
+
+fn some_tier<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Tier>, D::Error> {
+    tier(from).map(Some)
+}
+
+impl Config {
+    /// Rules for tiers, and the rate card.
+    pub fn pricing(&self) -> Pricing {
+        let text = |t: &String| Str::from(&**t);
+        let rules = self.tiers.rules.iter().map(|rule| crate::model::TierRule {
+            label: text(&rule.label),
+            value: rule.value.as_ref().map(text),
+            tier: rule.tier,
+        });
+        let rates = self.prices.rate.iter().map(|rate| {
+            let source = rate.source.as_deref().unwrap_or("rate card");
+            let as_of = rate
+                .as_of
+                .as_ref()
+                .map_or(String::new(), |d| format!(", as of {d}"));
+            crate::model::Rate {
+                model: rate.model.as_ref().map(text),
+                tier: rate.tier,
+                region: rate.region.as_ref().map(text),
+                zone: rate.zone.as_ref().map(text),
+                per_gpu_hour: rate.per_gpu_hour,
+                source: format!("{source}{as_of}").into(),
+            }
+        });
+        Pricing {
+            rules: rules.collect(),
+            rates: rates.collect(),
+            currency: text(&self.prices.currency),
+        }
+    }
+}
+
 /// `[scheduler]`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -203,6 +313,14 @@ pub enum ConfigError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Its parts do not go together.
+    #[error("{}: {message}", .file.display())]
+    Sense {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong and what would be right.
+        message: String,
+    },
     /// It is not what is expected.
     #[error("{}: line {line}: {message}", .file.display())]
     Parse {
@@ -245,7 +363,7 @@ pub fn load(explicit: Option<&Path>) -> Result<Config, ConfigError> {
 }
 
 fn parse(file: &Path, text: &str) -> Result<Config, ConfigError> {
-    toml::from_str(text).map_err(|e| {
+    let config: Config = toml::from_str(text).map_err(|e| {
         let start = e.span().map_or(0, |span| span.start);
         let line = text.bytes().take(start).filter(|b| *b == b'\n').count() + 1;
         ConfigError::Parse {
@@ -253,7 +371,14 @@ fn parse(file: &Path, text: &str) -> Result<Config, ConfigError> {
             line,
             message: e.message().trim().replace('\n', " "),
         }
-    })
+    })?;
+    match config.pricing().fault() {
+        Some(message) => Err(ConfigError::Sense {
+            file: file.to_path_buf(),
+            message,
+        }),
+        None => Ok(config),
+    }
 }
 
 #[cfg(test)]
@@ -275,6 +400,33 @@ mod tests {
             .to_string();
         assert!(e.starts_with("c.toml: line 1: invalid type"), "{e}");
         assert_eq!(parse(Path::new("c.toml"), "").unwrap(), Config::default());
+    }
+
+    #[test]
+    fn tiers_and_prices_are_the_operators() {
+        let text = "[tiers]\nrules = [{ label = \"pool\", value = \"dc1\", tier = \"owned\" }]\n\
+                    [prices]\ncurrency = \"€\"\n\
+                    [[prices.rate]]\nmodel = \"H100\"\ntier = \"spot\"\nper-gpu-hour = 2.25\n\
+                    source = \"our contract\"\nas-of = \"2026-10-01\"\n";
+        let pricing = parse(Path::new("c.toml"), text).unwrap().pricing();
+        assert_eq!(&*pricing.currency, "€");
+        assert_eq!(pricing.rules[0].tier, Tier::Owned);
+        assert_eq!(&*pricing.rates[0].source, "our contract, as of 2026-10-01");
+        let rate = "[[prices.rate]]\nper-gpu-hour = 1\n";
+        for (wrong, told) in [
+            (
+                "[tiers]\nrules = [{ label = \"x\", tier = \"cheap\" }]\n",
+                "expected owned,",
+            ),
+            (&*rate.repeat(2), "are for the same nodes"),
+            (
+                "[[prices.rate]]\nper-gpu-hour = -1\n",
+                "is no price of a GPU-hour",
+            ),
+        ] {
+            let e = parse(Path::new("c.toml"), wrong).unwrap_err().to_string();
+            assert!(e.starts_with("c.toml: ") && e.contains(told), "{e}");
+        }
     }
 
     #[test]

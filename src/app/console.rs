@@ -1,5 +1,6 @@
 //! The console on a place: the engine's deltas go in, its commands come out.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use color_eyre::eyre::Result;
@@ -16,7 +17,7 @@ use crate::cluster::context::ContextError;
 use crate::cluster::fetch::{self, Resource};
 use crate::cluster::source::ClientSource;
 use crate::cluster::write::WriteMode;
-use crate::model::Str;
+use crate::model::{Pricing, Str};
 use crate::tui::browse::{Ask, BrowseRow, Listing, NoListing, ResourceRef};
 use crate::tui::run::{self, Ports};
 use crate::tui::{App, Cmd, Msg, ObjectRef, Session, Settings, views};
@@ -44,6 +45,7 @@ pub async fn open(
     args: ClusterArgs,
     rights: Rights,
     settings: Settings,
+    pricing: Pricing,
 ) -> Result<()> {
     let session = session_at(&place, 0, rights);
     let (messages_tx, messages) = mpsc::channel(DEPTH);
@@ -58,7 +60,8 @@ pub async fn open(
         shown: watch::Sender::default(),
     };
     let driven = tokio::spawn(driver.run(place, commands_rx));
-    let app = App::new(settings, session, views::all(), Timestamp::now());
+    let mut app = App::new(settings, session, views::all(), Timestamp::now());
+    app.set_pricing(Arc::new(pricing));
     let ended = run::run(app, Ports { messages, commands }).await;
     // The command channel is closed now, so the driver ends; a hung API must not hold us.
     let _ = tokio::time::timeout(FAREWELL, driven).await;

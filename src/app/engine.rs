@@ -83,7 +83,8 @@ impl Engine {
                 let _ = intake.send(vec![Delta::Fabric(rules)]).await;
             });
         }
-        let watcher = Watcher::start(&options.source, &options.scope, &Kind::ALL, &intake, &stop);
+        let kinds: Vec<Kind> = Kind::ALL.into_iter().chain(Kind::foreign()).collect();
+        let watcher = Watcher::start(&options.source, &options.scope, &kinds, &intake, &stop);
         tasks.spawn(watcher.join());
         tasks.spawn(bus.run(source));
         (Engine { stop, tasks }, Feed { deltas, leader })

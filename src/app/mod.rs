@@ -51,8 +51,9 @@ pub async fn run() -> Result<()> {
             None => serve::serve(&args.serve, cli.cluster.kubeconfig.clone()).await,
         },
         Some(Command::Snapshot(args)) => {
+            let config = config::load(cli.look.config.as_deref())?;
             let place = Place::connect(&cli.cluster, false).await?;
-            snapshot::print(&place, args, cli.look.ascii).await
+            snapshot::print(&place, args, cli.look.ascii, config.pricing()).await
         }
         Some(Command::Simulate(args)) => match &args.command {
             SimulateCommand::Openb(args) => simulate::openb(args),
@@ -74,7 +75,8 @@ pub async fn run() -> Result<()> {
                 read_only,
                 schedule: cli.schedule,
             };
-            console::open(place, cli.cluster.clone(), rights, settings).await
+            let pricing = config.pricing();
+            console::open(place, cli.cluster.clone(), rights, settings, pricing).await
         }
     }
 }
@@ -115,7 +117,8 @@ async fn demo(cli: &Cli, args: &DemoArgs) -> Result<()> {
         read_only: cli.read_only,
         schedule: !cli.read_only,
     };
-    let ended = console::open(place, ClusterArgs::default(), rights, settings).await;
+    let pricing = config.pricing();
+    let ended = console::open(place, ClusterArgs::default(), rights, settings, pricing).await;
     stop.cancel();
     life.abort();
     ended

@@ -1,6 +1,7 @@
 //! `gpudeck snapshot`: a view's figures and rows, once.
 
 use std::io::Write;
+use std::sync::Arc;
 use std::time::Duration;
 
 use color_eyre::eyre::{Result, eyre};
@@ -9,7 +10,7 @@ use jiff::Timestamp;
 use super::cli::{SnapshotArgs, SnapshotOutput, SnapshotView};
 use super::console::{Rights, engine_at};
 use super::place::Place;
-use crate::model::{Cluster, Kind, SourceState};
+use crate::model::{Cluster, Kind, Pricing, SourceState};
 use crate::tui::snapshot::{self, Request};
 use crate::tui::view::ViewId;
 
@@ -17,13 +18,18 @@ use crate::tui::view::ViewId;
 ///
 /// # Errors
 /// Nothing could be read in time; standard output is closed.
-pub async fn print(place: &Place, args: &SnapshotArgs, ascii: bool) -> Result<()> {
+pub async fn print(
+    place: &Place,
+    args: &SnapshotArgs,
+    ascii: bool,
+    pricing: Pricing,
+) -> Result<()> {
     let rights = Rights {
         read_only: true,
         schedule: false,
     };
     let (engine, mut feed) = engine_at(place, rights, None);
-    let mut cluster = Cluster::new();
+    let mut cluster = Cluster::with_pricing(Arc::new(pricing));
     let deadline = tokio::time::Instant::now() + Duration::from_secs(args.timeout);
     while let Some(pending) = unsettled(&cluster) {
         match tokio::time::timeout_at(deadline, feed.deltas.recv()).await {
@@ -57,7 +63,9 @@ pub async fn print(place: &Place, args: &SnapshotArgs, ascii: bool) -> Result<()
             SnapshotView::Fleet => ViewId::Fleet,
             SnapshotView::Nodes => ViewId::Nodes,
             SnapshotView::Topology => ViewId::Topology,
+            SnapshotView::Queues => ViewId::Queues,
             SnapshotView::Jobs => ViewId::Jobs,
+            SnapshotView::Tiers => ViewId::Tiers,
             SnapshotView::Timeline => ViewId::Timeline,
         },
         cluster: &cluster,
@@ -83,15 +91,18 @@ pub async fn print(place: &Place, args: &SnapshotArgs, ascii: bool) -> Result<()
 
 /// A kind of which it is not settled yet whether it can be read.
 fn unsettled(cluster: &Cluster) -> Option<Kind> {
-    Kind::ALL
-        .into_iter()
-        .find(|kind| match cluster.source(*kind).map(|r| &r.state) {
-            Some(SourceState::Live | SourceState::Denied { .. } | SourceState::Stale { .. }) => {
-                false
-            }
+    Kind::ALL.into_iter().chain(Kind::foreign()).find(|kind| {
+        match cluster.source(*kind).map(|r| &r.state) {
+            Some(
+                SourceState::Live
+                | SourceState::Denied { .. }
+                | SourceState::Absent { .. }
+                | SourceState::Stale { .. },
+            ) => false,
             // A server that does not answer may do so in a moment; the deadline decides.
             Some(SourceState::Loading { .. } | SourceState::Failed { .. }) | None => true,
-        })
+        }
+    })
 }
 
 /// What a source says is wrong.
@@ -99,6 +110,7 @@ fn trouble(cluster: &Cluster, kind: Kind) -> Option<String> {
     match &cluster.source(kind)?.state {
         SourceState::Failed { why }
         | SourceState::Denied { why }
+        | SourceState::Absent { why }
         | SourceState::Stale { why, .. } => Some(why.to_string()),
         SourceState::Live | SourceState::Loading { .. } => None,
     }

@@ -56,6 +56,17 @@ impl Resource {
             Kind::PriorityClass => ("scheduling.k8s.io", "PriorityClass", false),
             Kind::VolumeClaim => ("", "PersistentVolumeClaim", true),
             Kind::Volume => ("", "PersistentVolume", false),
+            Kind::Foreign(kind) => {
+                let api = kind.api();
+                return Resource {
+                    group: api.group.into(),
+                    version: api.versions.first().copied().unwrap_or("v1").into(),
+                    plural: api.plural.into(),
+                    kind: api.kind.into(),
+                    namespaced: api.namespaced,
+                    listable: true,
+                };
+            }
         };
         Resource {
             group: group.into(),

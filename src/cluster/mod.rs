@@ -1,6 +1,7 @@
 //! The only room that talks to Kubernetes: list/watch, slim decoding, writes, election, access.
 
 pub mod access;
+mod adapt;
 pub mod client;
 pub mod context;
 pub mod decode;

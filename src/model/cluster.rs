@@ -17,11 +17,13 @@ use super::meta::Uid;
 use super::node::Node;
 use super::node_use::NodeUse;
 use super::pod::Pod;
+use super::pricing::Pricing;
 use super::telemetry::{NodeTelemetry, TelemetryLog};
 use super::text::Str;
 use super::unreadable::Unreadable;
 use super::workload::WorkloadKey;
 use super::workload_entry::{WorkloadEntry, earliest};
+use foreign::ForeignState;
 
 /// Decisions that are kept for the timeline.
 const LOG_LIMIT: usize = 5_000;
@@ -75,12 +77,22 @@ pub struct Cluster {
     workload_changes: ChangeLog<WorkloadKey>,
     /// Version of the last Event or decision.
     happened: u64,
+    foreign: ForeignState,
+    pricing: Arc<Pricing>,
 }
 
 impl Cluster {
     /// An empty picture in which nothing is known.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty picture whose nodes have tiers and prices by these rules.
+    pub fn with_pricing(pricing: Arc<Pricing>) -> Self {
+        Cluster {
+            pricing,
+            ..Self::default()
+        }
     }
 
     /// Folds one delta in.
@@ -123,6 +135,8 @@ impl Cluster {
             }
             // Only the scheduler needs volumes.
             Delta::VolumeClaim(_) | Delta::Volume(_) => {}
+            Delta::Foreign(_, Change::Set(object)) => self.set_foreign(object),
+            Delta::Foreign(_, Change::Gone(gone)) => self.remove_foreign(&gone.uid),
             Delta::Source(report) => {
                 self.sources
                     .insert((report.kind, report.namespace.clone()), report.clone());
@@ -203,7 +217,7 @@ impl Cluster {
             .meta
             .controller()
             .and_then(|owner| self.jobs.get(&owner.uid));
-        let key = WorkloadKey::of_pod(pod, job.map(|j| &**j));
+        let key = self.top(WorkloadKey::of_pod(pod, job.map(|j| &**j)));
         // The stored key's texts are shared by all pods of the workload.
         self.workloads
             .get_key_value(&key)
@@ -286,9 +300,9 @@ impl Cluster {
     }
 
     fn set_job(&mut self, job: &Arc<Job>) {
-        let key = WorkloadKey::of_job(job);
+        let key = self.top(WorkloadKey::of_job(job));
         if let Some(old) = self.jobs.insert(job.meta.uid.clone(), job.clone()) {
-            let old_key = WorkloadKey::of_job(&old);
+            let old_key = self.top(WorkloadKey::of_job(&old));
             if old_key != key {
                 self.forget_job_in(&old_key, &job.meta.uid);
             }
@@ -312,7 +326,7 @@ impl Cluster {
         let Some(job) = self.jobs.remove(uid) else {
             return;
         };
-        self.forget_job_in(&WorkloadKey::of_job(&job), uid);
+        self.forget_job_in(&self.top(WorkloadKey::of_job(&job)), uid);
     }
 
     fn forget_job_in(&mut self, key: &WorkloadKey, uid: &Uid) {
@@ -363,6 +377,7 @@ impl Cluster {
     }
 }
 
+mod foreign;
 mod read;
 
 #[cfg(test)]

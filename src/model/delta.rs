@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use super::decision::Decision;
 use super::event::Event;
 use super::fabric::FabricRules;
+use super::foreign::{Foreign, ForeignKind};
 use super::job::{Job, Namespace, PriorityClass, VolumeClaim, VolumeTopology};
 use super::meta::Uid;
 use super::node::Node;
@@ -34,10 +35,12 @@ pub enum Kind {
     VolumeClaim,
     /// core/v1 PersistentVolume.
     Volume,
+    /// A kind of another system; not each cluster has it.
+    Foreign(ForeignKind),
 }
 
 impl Kind {
-    /// All of them, in the order in which they are asked for.
+    /// Those that every cluster has, in the order in which they are asked for.
     pub const ALL: [Kind; 8] = [
         Kind::Node,
         Kind::Namespace,
@@ -49,7 +52,13 @@ impl Kind {
         Kind::Volume,
     ];
 
-    /// The resource name in URLs and RBAC rules.
+    /// Those of other systems.
+    pub fn foreign() -> impl Iterator<Item = Kind> {
+        ForeignKind::ALL.iter().copied().map(Kind::Foreign)
+    }
+
+    /// The resource name in URLs and RBAC rules; with its API group where another system has the
+    /// same name.
     pub fn resource(self) -> &'static str {
         match self {
             Kind::Node => "nodes",
@@ -60,6 +69,7 @@ impl Kind {
             Kind::PriorityClass => "priorityclasses",
             Kind::VolumeClaim => "persistentvolumeclaims",
             Kind::Volume => "persistentvolumes",
+            Kind::Foreign(kind) => kind.api().full_name,
         }
     }
 }
@@ -112,6 +122,11 @@ pub enum SourceState {
         /// The missing right and the server's words.
         why: Str,
     },
+    /// The server does not have it, or only in versions that we do not read.
+    Absent {
+        /// Which, in words.
+        why: Str,
+    },
     /// Never known, and the server does not answer or answers what cannot be read.
     Failed {
         /// What went wrong, in words.
@@ -151,6 +166,8 @@ pub enum Delta {
     VolumeClaim(Change<VolumeClaim>),
     /// A PersistentVolume.
     Volume(Change<VolumeTopology>),
+    /// An object of another system.
+    Foreign(ForeignKind, Change<Foreign>),
     /// News of a source.
     Source(SourceReport),
     /// A decision of our scheduler.

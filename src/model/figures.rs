@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
+
 use super::cluster::Cluster;
 use super::delta::Kind;
 use super::gpu::{GpuResource, MigProfile};
 use super::node::{Node, Readiness};
 use super::node_use::{GpuCell, MigCount, NodeUse};
+use super::pricing::Pricing;
 use super::text::Str;
+use super::tier::Tier;
+use super::tier_figure::{Money, TierFigure};
 
 /// One GPU model's part.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -96,6 +101,10 @@ pub struct Figures {
     pub mig: Vec<MigFigure>,
     /// By namespace, those with pods.
     pub namespaces: Vec<NamespaceFigure>,
+    /// By tier and model, in the order of tiers, those without a tier last.
+    pub tiers: Vec<TierFigure>,
+    /// What all GPUs cost.
+    pub money: Money,
 }
 
 impl Figures {
@@ -125,6 +134,7 @@ impl Figures {
         let mut sum = NodePart::default();
         let mut models: BTreeMap<&str, ModelFigure> = BTreeMap::new();
         let mut mig: BTreeMap<&MigProfile, MigFigure> = BTreeMap::new();
+        let mut tiers: BTreeMap<(bool, Option<Tier>, &str), TierFigure> = BTreeMap::new();
         for facts in cluster.node_facts() {
             nodes += 1;
             ready += u32::from(facts.ready);
@@ -152,6 +162,22 @@ impl Figures {
             model.gpus += part.gpus;
             model.used_gpus += part.used;
             model.free_gpus += part.free;
+            let money = Money::of(part, facts.price);
+            self.money.add(&money);
+            let place = (facts.tier.is_none(), facts.tier, &*facts.model);
+            let tier = tiers.entry(place).or_insert_with(|| TierFigure {
+                tier: facts.tier,
+                model: facts.model.clone(),
+                ..TierFigure::default()
+            });
+            tier.add(&TierFigure {
+                nodes: 1,
+                part: *part,
+                money,
+                next_end: facts.end,
+                ending: u32::from(facts.end.is_some()),
+                ..TierFigure::default()
+            });
         }
         self.nodes = Some(nodes);
         self.nodes_ready = Some(ready);
@@ -166,6 +192,7 @@ impl Figures {
         self.models = models.into_values().collect();
         self.models
             .sort_by(|a, b| b.gpus.cmp(&a.gpus).then_with(|| a.model.cmp(&b.model)));
+        self.tiers = tiers.into_values().collect();
         self.mig = mig.into_values().collect();
         self.mig.sort_by(|a, b| a.profile.cmp(&b.profile));
     }
@@ -194,11 +221,17 @@ pub(super) struct NodeFacts {
     model: Str,
     part: NodePart,
     mig: Vec<MigCount>,
+    tier: Option<Tier>,
+    price: Option<f64>,
+    end: Option<Timestamp>,
 }
 
 impl NodeFacts {
-    pub(super) fn of(node: &Node, held: &NodeUse) -> Self {
+    pub(super) fn of(node: &Node, held: &NodeUse, pricing: &Pricing) -> Self {
         NodeFacts {
+            tier: pricing.tier(node).map(|(tier, _)| tier),
+            price: pricing.price(node).map(|p| p.per_gpu_hour),
+            end: node.end().map(|(at, _)| at),
             ready: node.readiness() == Readiness::Ready,
             cordoned: node.unschedulable,
             of_unknown_size: node.gpus.count.is_none() && has_gpu_signs(node),
@@ -251,7 +284,7 @@ impl NodePart {
         part
     }
 
-    fn add(&mut self, other: &NodePart) {
+    pub(super) fn add(&mut self, other: &NodePart) {
         self.gpus = self.gpus.saturating_add(other.gpus);
         self.used += other.used;
         self.sick += other.sick;

@@ -12,6 +12,7 @@ mod devices;
 mod event;
 mod fabric;
 mod figures;
+mod foreign;
 mod gpu;
 mod gpu_name;
 mod job;
@@ -20,11 +21,13 @@ mod mig_layout;
 mod node;
 mod node_use;
 mod pod;
+mod pricing;
 mod quantity;
 mod resources;
 mod telemetry;
 mod text;
 mod tier;
+mod tier_figure;
 mod unreadable;
 mod workload;
 mod workload_entry;
@@ -38,6 +41,10 @@ pub use devices::{DeviceSource, Holder, KnownDevice, KnownInstance};
 pub use event::{Event, Severity};
 pub use fabric::{FabricRules, LabelLevels, NamedPlace, NodeLinks, Place, Switch};
 pub use figures::{Figures, MigFigure, ModelFigure, NamespaceFigure, NodePart};
+pub use foreign::{
+    Admitter, AdmitterQueue, EntryState, Foreign, ForeignApi, ForeignBody, ForeignJob, ForeignKind,
+    QueueEntry, QueueKey, QueueState, QueueTally, QueueTerm,
+};
 pub use gpu::{GpuModel, GpuResource, MigProfile, MigProfileError};
 pub use job::{Job, Namespace, PriorityClass, VolumeClaim, VolumeTopology};
 pub use meta::{Meta, Owner, ResourceVersion, Uid};
@@ -49,6 +56,7 @@ pub use pod::{
     Affinity, Constraints, HostPort, MatchExpression, Operator, Phase, Pod, Selector, SelectorTerm,
     Toleration,
 };
+pub use pricing::{Price, Pricing, Rate, TierRule};
 pub use quantity::{Quantity, QuantityError};
 pub use resources::{ContainerAsk, Resources, pod_requests};
 pub use telemetry::{
@@ -56,6 +64,7 @@ pub use telemetry::{
 };
 pub use text::{Str, clean, natural_key, truncate_middle};
 pub use tier::{Tier, TierSource};
+pub use tier_figure::{Money, TierFigure};
 pub use workload::{GroupName, WorkloadKey, WorkloadState};
 pub use workload_entry::WorkloadRow;
 pub use xid::XidClass;

@@ -2,6 +2,8 @@
 //!
 //! Sources: NVIDIA GPU Feature Discovery and mig-manager, GKE, Karpenter and CoreWeave (labels).
 
+use jiff::Timestamp;
+
 use super::condition::Condition;
 use super::gpu::{GpuModel, GpuResource, MigProfile};
 use super::gpu_name;
@@ -274,6 +276,33 @@ impl Node {
     /// Tier and the label or taint that told it; `None` when none does.
     pub fn tier(&self) -> Option<(Tier, TierSource)> {
         tier::of(&self.meta, &self.taints)
+    }
+
+    /// When it ends or is taken away, as far as that is known, and what told it: Karpenter's and
+    /// GKE's annotations, GKE's label of planned maintenance, and the longest time that GKE lets a
+    /// machine run.
+    pub fn end(&self) -> Option<(Timestamp, &'static str)> {
+        const NOTES: [&str; 2] = [
+            "karpenter.sh/nodeclaim-termination-timestamp",
+            "node.gke.io/machine-termination-datetime",
+        ];
+        const MAINTENANCE: &str = "cloud.google.com/scheduled-maintenance-time";
+        const LONGEST: &str = "cloud.google.com/gke-max-run-duration-seconds";
+        let noted = NOTES.iter().find_map(|key| {
+            let at = self.meta.annotation(key)?.parse().ok()?;
+            Some((at, *key))
+        });
+        let seconds = |key: &str| self.meta.label(key)?.parse::<i64>().ok().filter(|n| *n > 0);
+        let planned = || {
+            let at = Timestamp::from_second(seconds(MAINTENANCE)?).ok()?;
+            Some((at, MAINTENANCE))
+        };
+        let longest = || {
+            let span = jiff::SignedDuration::from_secs(seconds(LONGEST)?);
+            let at = self.meta.created?.checked_add(span).ok()?;
+            Some((at, LONGEST))
+        };
+        noted.or_else(planned).or_else(longest)
     }
 
     /// Zone label.

@@ -52,7 +52,7 @@ impl Tier {
 pub type TierSource = &'static str;
 
 /// The operator's own word; it wins over all rules.
-const OWN_LABEL: &str = "gpudeck.dev/tier";
+pub(super) const OWN_LABEL: &str = "gpudeck.dev/tier";
 
 const AWS_RESERVATION: &str = "karpenter.k8s.aws/capacity-reservation-type";
 const EKS: &str = "eks.amazonaws.com/capacityType";

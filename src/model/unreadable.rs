@@ -35,6 +35,7 @@ impl Unreadable {
             Delta::PriorityClass(change) => {
                 self.change(Kind::PriorityClass, change, |o| &o.meta);
             }
+            Delta::Foreign(kind, change) => self.change(Kind::Foreign(*kind), change, |o| &o.meta),
             Delta::Unreadable { kind, what } => self.add(*kind, what),
             Delta::VolumeClaim(_)
             | Delta::Volume(_)

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use jiff::Timestamp;
 
+use super::foreign::Foreign;
 use super::gpu::GpuResource;
 use super::job::Job;
 use super::meta::Uid;
@@ -24,6 +25,8 @@ pub(super) struct WorkloadEntry {
     pub(super) asked: BTreeMap<GpuResource, i128>,
     /// Its Jobs: one, or several that one controller (a JobSet) made.
     pub(super) jobs: BTreeMap<Uid, Arc<Job>>,
+    /// The objects of other systems that it is: its own, and those below that.
+    pub(super) foreign: BTreeMap<Uid, Arc<Foreign>>,
     pub(super) created: Option<Timestamp>,
     pub(super) priority: i32,
     pub(super) scheduler: Str,
@@ -49,8 +52,13 @@ pub struct WorkloadRow {
     pub failed: u32,
     /// Pods that ended well.
     pub done: u32,
-    /// Devices that live pods ask for (for a workload without pods: none).
+    /// Devices that live pods ask for; for a workload without live pods that is to have some, what
+    /// it says it will ask for.
     pub asked: Vec<(GpuResource, i64)>,
+    /// Pods that it is to have; `None`: not stated.
+    pub wanted: Option<u32>,
+    /// The queue it is in, of the system that admits it.
+    pub queue: Option<Str>,
     /// Highest priority among its pods.
     pub priority: i32,
     /// `schedulerName` of its pods.
@@ -127,6 +135,6 @@ impl WorkloadEntry {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.pods.is_empty() && self.jobs.is_empty()
+        self.pods.is_empty() && self.jobs.is_empty() && self.foreign.is_empty()
     }
 }

@@ -166,6 +166,7 @@ impl State {
             Delta::Namespace(_)
             | Delta::Event(_)
             | Delta::Fabric(_)
+            | Delta::Foreign(..)
             | Delta::Telemetry(_)
             | Delta::Unreadable { .. } => {}
         }
@@ -233,6 +234,7 @@ impl State {
                 (
                     SourceState::Stale { why, .. }
                     | SourceState::Denied { why }
+                    | SourceState::Absent { why }
                     | SourceState::Failed { why },
                     _,
                 ) => {

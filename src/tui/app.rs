@@ -174,6 +174,12 @@ impl App {
         }
     }
 
+    /// Gives nodes tiers and prices by these rules; call it before anything is known.
+    pub fn set_pricing(&mut self, pricing: std::sync::Arc<crate::model::Pricing>) {
+        self.world.cluster = crate::model::Cluster::with_pricing(pricing.clone());
+        self.world.pricing = pricing;
+    }
+
     /// Starts at another view; false if there is no such view.
     pub fn open_view(&mut self, id: ViewId) -> bool {
         let Some(at) = self.views.iter().position(|v| v.id() == id) else {

@@ -306,8 +306,10 @@ pub const COMMANDS: &[Command] = &[
     view_row!(Fleet, "view-fleet", "Shows every GPU on one screen."),
     view_row!(Nodes, "view-nodes", "Shows a row a node with its GPUs drawn."),
     view_row!(Topology, "view-topology", "Shows the network as a tree, from spines down to MIG instances."),
+    view_row!(Queues, "view-queues", "Shows a row a queue of any system: due, use, and what waits."),
     view_row!(Jobs, "view-jobs", "Shows a row a workload of any kind."),
     view_row!(Timeline, "view-timeline", "Shows what happened, newest last."),
+    view_row!(Tiers, "view-tiers", "Shows a row a tier of capacity: price, use, and what is idle."),
 
     reads(CommandId::Open, "open", "open", Group::Row, 1, on_row,
         "Opens what the cursor is on."),

@@ -111,6 +111,19 @@ pub fn amount(x: f64) -> String {
     }
 }
 
+/// Money: from 100 on in whole units with thousands separators, below with cents: `$14,210`,
+/// `$6.88`.
+pub fn money(x: f64, currency: &str) -> String {
+    if !x.is_finite() {
+        return "?".to_owned();
+    }
+    if x.abs() >= 99.995 {
+        #[allow(clippy::cast_possible_truncation)]
+        return format!("{currency}{}", count(x.round() as i64));
+    }
+    format!("{currency}{x:.2}")
+}
+
 /// An amount that may not be known.
 pub fn amount_or_unknown(x: Option<f64>) -> String {
     x.map_or_else(|| UNKNOWN.to_owned(), amount)

@@ -401,6 +401,21 @@ fn figures(ctx: &Ctx<'_>) -> Vec<[Span<'static>; 3]> {
             alarming(f.waiting_pods.map(f64::from), Meaning::Waiting),
         );
     }
+    let money = &f.money;
+    if money.priced_gpus > 0 {
+        let currency = &ctx.cluster.pricing().currency;
+        let unpriced = if money.unpriced_gpus > 0 { "+?" } else { "" };
+        let all = format::money(money.per_hour, currency);
+        add("cost", format!("{all}{unpriced}/h"), Meaning::Text);
+        if f.free_gpus.is_some() {
+            let idle = format::money(money.idle_per_hour, currency);
+            add(
+                "idle",
+                format!("{idle}{unpriced}/h"),
+                alarming(Some(money.idle_per_hour), Meaning::Warn),
+            );
+        }
+    }
     add(
         "cordoned",
         format::amount_or_unknown(f.cordoned_gpus),

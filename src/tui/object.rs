@@ -4,7 +4,7 @@ use ratatui::text::Line;
 
 use super::browse::ResourceRef;
 use super::view::Target;
-use crate::model::{Cluster, Str, clean};
+use crate::model::{Cluster, QueueKey, Str, clean};
 
 /// Longest line of an object's text that is shown, in characters.
 const LINE_LIMIT: usize = 4_000;
@@ -47,6 +47,8 @@ impl ObjectRef {
             }
             Target::Object(object) => object.clone(),
             Target::Domain(_) => return None,
+            Target::Queue(key) => return queue_object(key, cluster),
+            Target::Tier(_) => return None,
         })
     }
 
@@ -58,6 +60,27 @@ impl ObjectRef {
             format!("{} {}/{}", self.kind, self.namespace, self.name)
         }
     }
+}
+
+/// The object of a queue, in the version that it was read in; none for queues that only others
+/// name.
+fn queue_object(key: &QueueKey, cluster: &Cluster) -> Option<ObjectRef> {
+    let found = cluster.queue(key)?;
+    let mut kinds = key.admitter.kinds().iter();
+    let api = kinds.find(|k| *k.api().kind == *key.kind)?.api();
+    Some(ObjectRef {
+        kind: key.kind.clone(),
+        namespace: key.namespace.clone(),
+        name: key.name.clone(),
+        resource: Some(ResourceRef {
+            group: api.group.into(),
+            version: found.version.clone(),
+            plural: api.plural.into(),
+            kind: api.kind.into(),
+            namespaced: api.namespaced,
+            listable: true,
+        }),
+    })
 }
 
 /// Makes the server's text safe to draw, line by line.
@@ -97,6 +120,8 @@ pub fn copied_name(target: &Target, cluster: &Cluster) -> Option<String> {
                 event.message
             )
         }
+        Target::Queue(key) => key.to_string(),
+        Target::Tier(name) => name.to_string(),
         Target::Object(object) if object.namespace.is_empty() => object.name.to_string(),
         Target::Object(object) => format!("{}/{}", object.namespace, object.name),
     })

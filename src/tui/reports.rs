@@ -28,7 +28,7 @@ pub(super) fn sources(ctx: &Ctx<'_>) -> Vec<Line<'static>> {
         ),
         Line::default(),
     ];
-    for kind in Kind::ALL {
+    for kind in Kind::ALL.into_iter().chain(Kind::foreign()) {
         let mut any = false;
         for report in ctx.cluster.sources().filter(|r| r.kind == kind) {
             any = true;
@@ -64,6 +64,7 @@ fn source(report: &SourceReport, ctx: &Ctx<'_>) -> Vec<Line<'static>> {
             )
         }
         SourceState::Denied { why } => ("denied".to_owned(), Meaning::Denied, Some(why)),
+        SourceState::Absent { why } => ("not there".to_owned(), Meaning::Muted, Some(why)),
         SourceState::Failed { why } => ("no answer".to_owned(), Meaning::Danger, Some(why)),
     };
     let since = format!("  for {}", format::age(Some(report.at), ctx.now));

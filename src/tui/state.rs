@@ -35,6 +35,7 @@ impl DataState {
             Some(SourceState::Live) => DataState::Live,
             Some(SourceState::Stale { since, why }) => DataState::Stale(*since, why.clone()),
             Some(SourceState::Denied { why }) => DataState::Denied(kind, why.clone()),
+            Some(SourceState::Absent { why }) => DataState::Failed(kind, why.clone()),
             Some(SourceState::Failed { why }) => DataState::Failed(kind, why.clone()),
         }
     }

@@ -179,6 +179,8 @@ impl App {
                             Target::Workload(_) | Target::Pod(_) | Target::Namespace(_) => {
                                 ViewId::Jobs
                             }
+                            Target::Queue(_) => ViewId::Queues,
+                            Target::Tier(_) => ViewId::Tiers,
                             Target::Object(_) => ViewId::Browse,
                             Target::Domain(_) => ViewId::Topology,
                         };
@@ -465,6 +467,13 @@ impl App {
         let opens = self.view().map(|v| v.opens(&self.world.ctx()));
         match opens {
             Some(Opens::Place(view, target)) => self.go(view, Some(target)),
+            Some(Opens::Filtered(view, filter)) => {
+                self.go(view, None);
+                self.on_view(|v| {
+                    // A filter that a view gives is one that the other can read.
+                    let _ = v.set_filter(&filter);
+                });
+            }
             Some(Opens::Description) => self.describe(),
             Some(Opens::Yaml) => return self.fetch(),
             None => {}

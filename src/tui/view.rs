@@ -10,7 +10,7 @@ use super::browse::Browse;
 use super::glyphs::{Glyph, Glyphs};
 use super::object::ObjectRef;
 use super::theme::{Meaning, Theme};
-use crate::model::{Cluster, Figures, Kind, Str, Uid, WorkloadKey};
+use crate::model::{Cluster, Figures, Kind, QueueKey, Str, Uid, WorkloadKey};
 
 /// Which view. The digit that opens it is fixed for good, also for views that come later.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -21,22 +21,28 @@ pub enum ViewId {
     Nodes,
     /// The network as a tree.
     Topology,
+    /// A row a queue of any system.
+    Queues,
     /// A row a workload.
     Jobs,
     /// What happened, newest last.
     Timeline,
+    /// A row a tier of capacity, with its price.
+    Tiers,
     /// Any collection of the API. It has no digit: the palette leads to it.
     Browse,
 }
 
 impl ViewId {
     /// Those with a digit, in its order.
-    pub const ALL: [ViewId; 5] = [
+    pub const ALL: [ViewId; 7] = [
         ViewId::Fleet,
         ViewId::Nodes,
         ViewId::Topology,
+        ViewId::Queues,
         ViewId::Jobs,
         ViewId::Timeline,
+        ViewId::Tiers,
     ];
 
     /// As the views line shows it.
@@ -45,8 +51,10 @@ impl ViewId {
             ViewId::Fleet => "Fleet",
             ViewId::Nodes => "Nodes",
             ViewId::Topology => "Topology",
+            ViewId::Queues => "Queues",
             ViewId::Jobs => "Jobs",
             ViewId::Timeline => "Timeline",
+            ViewId::Tiers => "Tiers",
             ViewId::Browse => "Browse",
         }
     }
@@ -57,8 +65,10 @@ impl ViewId {
             ViewId::Fleet => "fleet",
             ViewId::Nodes => "nodes",
             ViewId::Topology => "topology",
+            ViewId::Queues => "queues",
             ViewId::Jobs => "jobs",
             ViewId::Timeline => "timeline",
+            ViewId::Tiers => "tiers",
             ViewId::Browse => "browse",
         }
     }
@@ -69,8 +79,10 @@ impl ViewId {
             ViewId::Fleet => Some('1'),
             ViewId::Nodes => Some('2'),
             ViewId::Topology => Some('3'),
+            ViewId::Queues => Some('4'),
             ViewId::Jobs => Some('5'),
             ViewId::Timeline => Some('6'),
+            ViewId::Tiers => Some('7'),
             ViewId::Browse => None,
         }
     }
@@ -96,6 +108,10 @@ pub enum Target {
     Namespace(Str),
     /// A part of the network, by the way to it from the top: `core core-1/leaf leaf-2`.
     Domain(Str),
+    /// A queue of any system.
+    Queue(QueueKey),
+    /// A tier of capacity by name; empty: nodes whose tier nothing tells.
+    Tier(Str),
     /// An object of a list that was fetched.
     Object(ObjectRef),
 }
@@ -166,6 +182,8 @@ pub enum Opens {
     Yaml,
     /// Another view, with the cursor on this thing.
     Place(ViewId, Target),
+    /// Another view, with this filter.
+    Filtered(ViewId, String),
 }
 
 /// Which picture rows were made from: equal stamps, equal rows.

@@ -1,5 +1,7 @@
 //! Everything that drawing reads besides the views themselves.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::browse::Browse;
@@ -8,12 +10,14 @@ use super::keymap::Keymap;
 use super::session::{Leader, Session};
 use super::theme::Theme;
 use super::view::{Ctx, Stamp};
-use crate::model::{Cluster, Figures, Str, WorkloadKey};
+use crate::model::{Cluster, Figures, Pricing, Str, WorkloadKey};
 
 /// What is known and how it is drawn.
 pub struct World {
     /// The picture of the cluster.
     pub cluster: Cluster,
+    /// Rules for tiers, and prices, of every place.
+    pub pricing: Arc<Pricing>,
     /// Its numbers, as of [`World::refresh`].
     pub figures: Figures,
     /// The time of the latest message.
@@ -44,6 +48,7 @@ impl World {
     pub fn new(theme: Theme, glyphs: Glyphs, keymap: Keymap, session: Session) -> Self {
         World {
             cluster: Cluster::new(),
+            pricing: Arc::default(),
             figures: Figures::default(),
             now: Timestamp::UNIX_EPOCH,
             session,
@@ -98,7 +103,7 @@ impl World {
     pub fn enter(&mut self, session: Session) {
         self.session = session;
         self.connecting = None;
-        self.cluster = Cluster::new();
+        self.cluster = Cluster::with_pricing(self.pricing.clone());
         self.figures = Figures::default();
         self.published = 0;
         self.leader = Leader::Unknown;

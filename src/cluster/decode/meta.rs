@@ -8,7 +8,7 @@ use super::read::{Ctx, Pairs, Read, Unique, Word, object, read_pairs};
 use crate::model::{Meta, Owner, ResourceVersion, Str, Uid};
 
 /// Annotations that are kept besides `gpudeck.dev/*`; a ConfigMap's worth of others is not.
-const KEPT: [&str; 23] = [
+const KEPT: [&str; 24] = [
     "batch.kubernetes.io/job-completion-index",
     "cluster-autoscaler.kubernetes.io/safe-to-evict",
     "cordonReason",
@@ -27,6 +27,7 @@ const KEPT: [&str; 23] = [
     "pod-group-name",
     "received-resource-type",
     "run.ai/reserve_for_gpu_index",
+    "sandbox.gpudeck.dev/usd-per-gpu-hour",
     "scheduling.k8s.io/group-name",
     "scheduling.volcano.sh/group-min-member",
     "scheduling.volcano.sh/group-name",

@@ -17,14 +17,18 @@ mod small;
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use serde::de::{DeserializeSeed, Deserializer};
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error as _};
+use serde_json::Value;
+
+use super::adapt;
 
 use self::constraints::ConstraintsPool;
 use self::intern::Interner;
 use self::read::{Ctx, Read, Slot};
 use crate::model::{
-    Change, Delta, Event, Gone, Job, Kind, Meta, Namespace, Node, Pod, PriorityClass, Str,
-    VolumeClaim, VolumeTopology, clean,
+    Change, Delta, Event, Foreign, ForeignKind, Gone, Job, Kind, Meta, Namespace, Node, Pod,
+    PriorityClass, Str, VolumeClaim, VolumeTopology, clean,
 };
 
 /// A decoded object of any watched kind.
@@ -46,6 +50,8 @@ pub enum Object {
     VolumeClaim(Arc<VolumeClaim>),
     /// A PersistentVolume.
     Volume(Arc<VolumeTopology>),
+    /// An object of another system.
+    Foreign(ForeignKind, Arc<Foreign>),
 }
 
 impl Object {
@@ -60,6 +66,7 @@ impl Object {
             Object::PriorityClass(o) => &o.meta,
             Object::VolumeClaim(o) => &o.meta,
             Object::Volume(o) => &o.meta,
+            Object::Foreign(_, o) => &o.meta,
         }
     }
 
@@ -74,6 +81,7 @@ impl Object {
             Object::PriorityClass(o) => Delta::PriorityClass(Change::Set(o)),
             Object::VolumeClaim(o) => Delta::VolumeClaim(Change::Set(o)),
             Object::Volume(o) => Delta::Volume(Change::Set(o)),
+            Object::Foreign(kind, o) => Delta::Foreign(kind, Change::Set(o)),
         }
     }
 
@@ -94,6 +102,7 @@ impl Object {
             Object::PriorityClass(_) => Delta::PriorityClass(Change::Gone(gone)),
             Object::VolumeClaim(_) => Delta::VolumeClaim(Change::Gone(gone)),
             Object::Volume(_) => Delta::Volume(Change::Gone(gone)),
+            Object::Foreign(kind, _) => Delta::Foreign(*kind, Change::Gone(gone)),
         }
     }
 }
@@ -195,6 +204,15 @@ impl Decoder {
                 .and_then(|o| Ok(Object::VolumeClaim(Arc::new(o.finish(c)?)))),
             Kind::Volume => read_from::<small::VolumeRead, D>(json, c)?
                 .and_then(|o| Ok(Object::Volume(Arc::new(o.finish(c)?)))),
+            Kind::Foreign(kind) => {
+                // Few and small beside pods: read as a whole, then by each system's own adapter.
+                let value = Value::deserialize(json)?;
+                let read = read_from::<meta::AnyRead, _>(&value, c).map_err(D::Error::custom)?;
+                read.and_then(|o| {
+                    let object = adapt::object(kind, &value, o.meta.finish(c)?);
+                    Ok(Object::Foreign(kind, Arc::new(object)))
+                })
+            }
         })
     }
 }

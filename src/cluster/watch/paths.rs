@@ -1,29 +1,44 @@
 //! Where each kind lives in the API.
 
+use std::borrow::Cow;
+
 use crate::model::Kind;
 
-/// The path of the API group and version, without a trailing slash.
-fn group(kind: Kind) -> &'static str {
+/// The path of the API group and version, without a trailing slash. `version` is the one that the
+/// server has of another system's kind; else the one we prefer.
+fn group(kind: Kind, version: Option<&str>) -> Cow<'static, str> {
     match kind {
-        Kind::Job => "/apis/batch/v1",
-        Kind::PriorityClass => "/apis/scheduling.k8s.io/v1",
-        _ => "/api/v1",
+        Kind::Job => "/apis/batch/v1".into(),
+        Kind::PriorityClass => "/apis/scheduling.k8s.io/v1".into(),
+        Kind::Foreign(kind) if !kind.api().group.is_empty() => {
+            let api = kind.api();
+            let preferred = api.versions.first().copied().unwrap_or("v1");
+            format!("/apis/{}/{}", api.group, version.unwrap_or(preferred)).into()
+        }
+        _ => "/api/v1".into(),
     }
 }
 
 /// Whether objects of this kind live in namespaces.
 pub(super) fn is_namespaced(kind: Kind) -> bool {
-    matches!(
-        kind,
-        Kind::Pod | Kind::Job | Kind::Event | Kind::VolumeClaim
-    )
+    match kind {
+        Kind::Foreign(kind) => kind.api().namespaced,
+        _ => matches!(
+            kind,
+            Kind::Pod | Kind::Job | Kind::Event | Kind::VolumeClaim
+        ),
+    }
 }
 
 /// The path of the collection.
-pub(super) fn collection(kind: Kind, namespace: Option<&str>) -> String {
+pub(super) fn collection(kind: Kind, namespace: Option<&str>, version: Option<&str>) -> String {
+    let plural = match kind {
+        Kind::Foreign(kind) => kind.api().plural,
+        _ => kind.resource(),
+    };
     match namespace.filter(|_| is_namespaced(kind)) {
-        Some(ns) => format!("{}/namespaces/{ns}/{}", group(kind), kind.resource()),
-        None => format!("{}/{}", group(kind), kind.resource()),
+        Some(ns) => format!("{}/namespaces/{ns}/{plural}", group(kind, version)),
+        None => format!("{}/{plural}", group(kind, version)),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ahash::AHashSet;
 use http::Method;
 use jiff::Timestamp;
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,7 @@ use super::lines::Lines;
 use super::page::{Decoded, Line, Page, status_of, version_of};
 use super::paths::{collection, is_namespaced, query_value};
 use super::store::{Relist, Store};
-use crate::model::{Delta, Kind, SourceReport, SourceState, Str, clean};
+use crate::model::{Delta, ForeignKind, Kind, SourceReport, SourceState, Str, clean};
 
 /// Objects in a list page.
 const PAGE: usize = 500;
@@ -39,6 +40,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(3);
 /// How often a missing right or API is asked for again.
 const RECHECK: Duration = Duration::from_secs(60);
+/// How often a system that is not installed is looked for again.
+const RECHECK_ABSENT: Duration = Duration::from_secs(300);
+/// Longest until the versions of an API group are told.
+const DISCOVER: Duration = Duration::from_secs(10);
 /// Refusals in a row, over some 9 s, after which a right or API that was there counts as taken away.
 const MAX_REFUSALS: u32 = 5;
 /// Unreadable objects told; more of one kind say nothing new.
@@ -52,6 +57,8 @@ enum Stop {
     Trouble(ApiError),
     /// An expired continue token: list from the start.
     Restart,
+    /// The server has no such kind, or not in a version that we read.
+    Absent(Str),
     Closed,
 }
 
@@ -111,6 +118,8 @@ pub(super) struct KindTask {
     /// The client that was refused was replaced: the next try may be made at once.
     logged_in: bool,
     counters: Arc<Counters>,
+    /// The version of another system's kind that this server has.
+    version: Option<&'static str>,
 }
 
 impl KindTask {
@@ -139,6 +148,7 @@ impl KindTask {
             refusals: 0,
             logged_in: false,
             counters: health.counters(kind),
+            version: None,
         }
     }
 
@@ -170,6 +180,10 @@ impl KindTask {
                     self.trouble(e).await?;
                     continue;
                 }
+                Err(Stop::Absent(why)) => {
+                    self.absent(why).await?;
+                    continue;
+                }
             };
             restarts = 0;
             self.known = true;
@@ -183,6 +197,10 @@ impl KindTask {
                         break;
                     }
                     Err(Stop::Closed) => return Err(Closed),
+                    Err(Stop::Absent(why)) => {
+                        self.absent(why).await?;
+                        break;
+                    }
                     Err(Stop::Trouble(e)) => {
                         if self.trouble(e).await? == Next::Relist {
                             break;
@@ -234,9 +252,12 @@ impl KindTask {
     /// Reads all pages; the version to watch from.
     async fn list(&mut self) -> Result<String, Stop> {
         count(&self.counters.lists, 1);
+        if let Kind::Foreign(kind) = self.kind {
+            self.version = Some(self.find_version(kind).await?);
+        }
         // Events are bounded over the whole list, so they too wait for its end.
         let mut relist = (self.store.len() > 0 || self.kind == Kind::Event).then(Relist::default);
-        let path = collection(self.kind, self.namespace.as_deref());
+        let path = collection(self.kind, self.namespace.as_deref(), self.version);
         let mut coming = self.ask(&path, None);
         let mut read = 0;
         loop {
@@ -294,6 +315,71 @@ impl KindTask {
         }
     }
 
+    /// The version that this server has of another system's kind.
+    async fn find_version(&mut self, kind: ForeignKind) -> Result<&'static str, Stop> {
+        let wanted = kind.api();
+        let preferred = wanted.versions.first().copied().unwrap_or("v1");
+        if wanted.group.is_empty() {
+            return Ok(preferred);
+        }
+        let (api, generation) = self.source.current();
+        let group = match api.get(&format!("/apis/{}", wanted.group), DISCOVER).await {
+            Ok(group) => group,
+            Err(e) if e.code() == Some(404) => {
+                let why = format!("not installed: the server has no {}", wanted.group);
+                return Err(Stop::Absent(why.into()));
+            }
+            // Who may not look around may still be let in at the right door.
+            Err(e) if e.code() == Some(403) => return Ok(preferred),
+            Err(e) => return Err(self.refused(e, generation).await.into()),
+        };
+        let versions = group.get("versions").and_then(Value::as_array);
+        let served: Vec<&str> = versions
+            .into_iter()
+            .flatten()
+            .filter_map(|v| v.get("version")?.as_str())
+            .collect();
+        for version in wanted.versions {
+            if !served.contains(version) {
+                continue;
+            }
+            // A group may serve a version without each of its kinds.
+            let path = format!("/apis/{}/{version}", wanted.group);
+            let list = api.get(&path, DISCOVER).await;
+            let kinds = list
+                .as_ref()
+                .ok()
+                .and_then(|l| l.get("resources")?.as_array());
+            let named = |r: &Value| r.get("name").and_then(Value::as_str) == Some(wanted.plural);
+            if list.is_err() || kinds.is_some_and(|k| k.iter().any(named)) {
+                return Ok(version);
+            }
+        }
+        let known = wanted.versions.iter().any(|v| served.contains(v));
+        let why = if known {
+            format!("not installed: the server has no {}", wanted.full_name)
+        } else {
+            format!(
+                "other version: the server has {} {}, and {} can be read",
+                wanted.group,
+                clean(&served.join(", "), 100),
+                wanted.versions.join(", ")
+            )
+        };
+        Err(Stop::Absent(why.into()))
+    }
+
+    /// Forgets what was known of a system that is gone, tells it, and looks again in a while.
+    async fn absent(&mut self, why: Str) -> Result<(), Closed> {
+        let mut batch = Vec::new();
+        Relist::default().finish(&mut self.store, &mut batch);
+        self.send(batch).await?;
+        self.known = false;
+        self.report(SourceState::Absent { why }).await?;
+        sleep(RECHECK_ABSENT).await;
+        Ok(())
+    }
+
     /// Asks for a page; the answer comes in while other things are done.
     fn ask(&self, path: &str, token: Option<&str>) -> AbortOnDropHandle<Asked> {
         let mut url = format!("{path}?limit={PAGE}");
@@ -340,7 +426,7 @@ impl KindTask {
         let secs = fastrand::u64(WATCH_SECS);
         let mut url = format!(
             "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={secs}",
-            collection(self.kind, self.namespace.as_deref())
+            collection(self.kind, self.namespace.as_deref(), self.version)
         );
         if !version.is_empty() {
             url.push_str("&resourceVersion=");

@@ -8,12 +8,14 @@ use super::super::delta::{Kind, SourceReport, SourceState};
 use super::super::event::Event;
 use super::super::fabric::{FabricRules, Place};
 use super::super::figures::{NamespaceFigure, NodeFacts};
+use super::super::foreign::{ForeignJob, QueueEntry};
 use super::super::gpu::GpuResource;
 use super::super::job::{Job, Namespace, PriorityClass};
 use super::super::meta::Uid;
 use super::super::node::Node;
 use super::super::node_use::NodeUse;
 use super::super::pod::Pod;
+use super::super::pricing::Pricing;
 use super::super::resources::narrow;
 use super::super::telemetry::TelemetryLog;
 use super::super::text::Str;
@@ -65,11 +67,19 @@ impl Cluster {
         entry.node.as_ref().map(|n| (n, &entry.held))
     }
 
+    /// Rules for tiers, and prices.
+    pub fn pricing(&self) -> &Arc<Pricing> {
+        &self.pricing
+    }
+
     /// What each known node adds to the figures.
     pub(in crate::model) fn node_facts(&self) -> impl Iterator<Item = &NodeFacts> {
         self.nodes.values().filter_map(|e| {
             let node = e.node.as_ref()?;
-            Some(e.facts.get_or_init(|| NodeFacts::of(node, &e.held)))
+            Some(
+                e.facts
+                    .get_or_init(|| NodeFacts::of(node, &e.held, &self.pricing)),
+            )
         })
     }
 
@@ -178,7 +188,8 @@ impl Cluster {
             SourceState::Stale { .. } => 1,
             SourceState::Loading { .. } => 2,
             SourceState::Failed { .. } => 3,
-            SourceState::Denied { .. } => 4,
+            SourceState::Absent { .. } => 4,
+            SourceState::Denied { .. } => 5,
         };
         self.sources
             .values()
@@ -272,12 +283,23 @@ impl Cluster {
             done: c.done,
             ..PhaseCounts::default()
         };
+        let own = entry
+            .foreign
+            .values()
+            .filter_map(|f| f.job())
+            .find(|j| j.workload == *key);
+        let own = own.or_else(|| entry.foreign.values().find_map(|f| f.job()));
         let state = if c == ended_or_none {
-            entry.state_of_jobs()
+            let stated = own.and_then(|j| j.state);
+            stated.or_else(|| entry.state_of_jobs())
         } else {
             None
         };
-        let state = state.unwrap_or_else(|| WorkloadState::of(&c));
+        let state = state.unwrap_or_else(|| match own {
+            Some(_) if entry.pods.is_empty() => WorkloadState::Starting,
+            _ => WorkloadState::of(&c),
+        });
+        let queued = self.entry_of(key);
         WorkloadRow {
             key: key.clone(),
             state,
@@ -286,11 +308,25 @@ impl Cluster {
             waiting: c.waiting,
             failed: c.failed,
             done: c.done,
-            asked: self.asked(entry),
-            priority: entry.priority,
+            asked: self.asked_or_wanted(entry, state, own, queued),
+            wanted: own.and_then(|j| j.pods),
+            queue: queued
+                .map(|e| e.queue.to_string().into())
+                .or_else(|| own.and_then(|j| j.queue.clone())),
+            priority: match queued {
+                Some(queued) if entry.pods.is_empty() => self.entry_priority(queued),
+                _ => entry.priority,
+            },
             scheduler: entry.scheduler.clone(),
             created: entry.created,
-            reason: self.reason(entry, state),
+            reason: self
+                .reason(entry, state)
+                .or_else(|| own.and_then(|j| j.reason.clone()))
+                .or_else(|| {
+                    queued
+                        .filter(|e| e.state.waits())
+                        .and_then(|e| e.reason.clone())
+                }),
         }
     }
 
@@ -314,6 +350,28 @@ impl Cluster {
             .into_iter()
             .filter(|(_, n)| *n > 0)
             .map(|(resource, n)| (resource, narrow(n)))
+            .collect()
+    }
+
+    /// What its live pods ask for, else what it will ask for once it runs.
+    fn asked_or_wanted(
+        &self,
+        entry: &WorkloadEntry,
+        state: WorkloadState,
+        own: Option<&ForeignJob>,
+        queued: Option<&QueueEntry>,
+    ) -> Vec<(GpuResource, i64)> {
+        let asked = self.asked(entry);
+        let comes = matches!(state, WorkloadState::Suspended | WorkloadState::Starting);
+        if !asked.is_empty() || !comes {
+            return asked;
+        }
+        if let Some(own) = own.filter(|j| !j.asks.is_empty()) {
+            return own.asks.to_vec();
+        }
+        let asked = queued.into_iter().flat_map(|e| &e.asked_milli);
+        asked
+            .map(|(resource, milli)| (resource.clone(), milli.saturating_add(999) / 1_000))
             .collect()
     }
 

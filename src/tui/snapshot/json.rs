@@ -9,8 +9,12 @@ use crate::model::{Figures, GpuCell, GpuResource, SourceReport, SourceState};
 use crate::tui::view::{FilterError, ViewId};
 use crate::tui::views::fleet::{self, GroupBy};
 use crate::tui::views::jobs::{self, JobRow};
+use crate::tui::views::list;
 use crate::tui::views::node_row::{self, NodeRow};
 use crate::tui::views::nodes;
+use crate::tui::views::queue_rows::{self, QueueRow};
+use crate::tui::views::queues;
+use crate::tui::views::tiers::{self, TierRow};
 use crate::tui::views::timeline::{self, Happening};
 use crate::tui::views::topology::{self, BranchRow};
 
@@ -40,6 +44,16 @@ pub fn json(request: &Request<'_>) -> Result<Value, FilterError> {
             let rows = timeline::all(cluster, |ns| request.in_scope(ns));
             let rows = request.passing(&timeline::SPEC, rows)?;
             rows.iter().map(happening).collect()
+        }
+        ViewId::Queues => {
+            let rows = queue_rows::of(cluster, request.namespace);
+            let rows = list::in_order(request.passing(&queues::SPEC, rows)?);
+            rows.iter().map(queue).collect()
+        }
+        ViewId::Tiers => {
+            let rows = tiers::rows(&Figures::of(cluster).tiers);
+            let rows = list::in_order(request.passing(&tiers::SPEC, rows)?);
+            rows.iter().map(tier).collect()
         }
         ViewId::Browse => Vec::new(),
     };
@@ -97,6 +111,7 @@ fn source(report: &SourceReport) -> Value {
         SourceState::Live => ("live", None),
         SourceState::Stale { why, .. } => ("stale", Some(why)),
         SourceState::Denied { why } => ("denied", Some(why)),
+        SourceState::Absent { why } => ("absent", Some(why)),
         SourceState::Failed { why } => ("failed", Some(why)),
     };
     let since = match &report.state {
@@ -228,6 +243,54 @@ fn job(row: &JobRow) -> Value {
         "scheduler": &*w.scheduler,
         "created": w.created.map(|t| t.to_string()),
         "reason": w.reason.as_deref(),
+    })
+}
+
+fn queue(row: &QueueRow) -> Value {
+    #[allow(clippy::cast_precision_loss)]
+    let gpus = |milli: Option<i64>| milli.map(|n| n as f64 / 1_000.0);
+    json!({
+        "admitter": row.key.admitter.name(),
+        "kind": &*row.key.kind,
+        "namespace": &*row.key.namespace,
+        "name": &*row.key.name,
+        "depth": row.depth,
+        "device": queues::device_name(&row.resource),
+        "guaranteed": gpus(row.guaranteed_milli),
+        "used": gpus(row.used_milli),
+        "burst": gpus(row.burst_milli()),
+        "limit": gpus(row.limit_milli),
+        "share": row.share(),
+        "waiting": row.waiting,
+        "waiting_devices": gpus(row.waiting_milli),
+        "running": row.running,
+        "state": row.state.map(|s| s.name()),
+        "why": row.why.as_deref(),
+    })
+}
+
+fn tier(row: &TierRow) -> Value {
+    let figure = &row.figure;
+    let money = &figure.money;
+    let priced = |n: f64| (money.priced_gpus > 0).then_some(n);
+    json!({
+        "tier": figure.tier.map(crate::model::Tier::name),
+        "model": row.model.as_deref(),
+        "nodes": figure.nodes,
+        "gpus": figure.part.gpus,
+        "used_gpus": figure.part.used,
+        "free_gpus": figure.part.free,
+        "sick_gpus": figure.part.sick,
+        "stranded_gpus": figure.part.stranded,
+        "cordoned_gpus": figure.part.cordoned,
+        "lowest_price": money.lowest,
+        "highest_price": money.highest,
+        "per_hour": priced(money.per_hour),
+        "idle_per_hour": priced(money.idle_per_hour),
+        "stranded_per_hour": priced(money.stranded_per_hour),
+        "unpriced_gpus": money.unpriced_gpus,
+        "next_end": figure.next_end.map(|t| t.to_string()),
+        "ending_nodes": figure.ending,
     })
 }
 

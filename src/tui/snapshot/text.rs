@@ -18,7 +18,7 @@ use crate::tui::views::fleet::{self, GroupBy};
 use crate::tui::views::list::Spec;
 use crate::tui::views::node_row::NodeRow;
 use crate::tui::views::topology::{self, BranchRow};
-use crate::tui::views::{jobs, node_row, nodes, timeline};
+use crate::tui::views::{jobs, list, node_row, nodes, queue_rows, queues, tiers, timeline};
 
 /// Columns that a drawn cell may take.
 const CELL: u16 = 400;
@@ -69,6 +69,15 @@ pub fn text(request: &Request<'_>) -> Result<String, FilterError> {
             let rows = timeline::all(cluster, |ns| request.in_scope(ns));
             let rows = request.passing(&timeline::SPEC, rows)?;
             table(&mut out, &timeline::SPEC, rows, &ctx);
+        }
+        ViewId::Queues => {
+            let rows = queue_rows::of(cluster, request.namespace);
+            let rows = list::in_order(request.passing(&queues::SPEC, rows)?);
+            table(&mut out, &queues::SPEC, rows, &ctx);
+        }
+        ViewId::Tiers => {
+            let rows = request.passing(&tiers::SPEC, tiers::rows(&figures.tiers))?;
+            table(&mut out, &tiers::SPEC, list::in_order(rows), &ctx);
         }
         // A list is fetched on demand; a snapshot is of what is watched.
         ViewId::Browse => {}
@@ -160,7 +169,8 @@ fn write_sources(out: &mut String, request: &Request<'_>) {
             .map_or_else(String::new, |n| format!(" in {n}"));
         let kind = source.kind;
         let _ = match &source.state {
-            SourceState::Live => Ok(()),
+            // A system that is not installed is no trouble of this one.
+            SourceState::Live | SourceState::Absent { .. } => Ok(()),
             SourceState::Loading { read } => writeln!(
                 out,
                 "loading  {kind}{place}, {} read",

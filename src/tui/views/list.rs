@@ -79,7 +79,7 @@ pub(super) fn each_once<'k, K: Eq + Hash + 'k>(
 }
 
 /// Rows in the order that they have while no column is chosen.
-pub(super) fn in_order<R: Row>(mut rows: Vec<R>) -> Vec<R> {
+pub(crate) fn in_order<R: Row>(mut rows: Vec<R>) -> Vec<R> {
     rows.sort_by_cached_key(|row| (row.place(), row.key()));
     rows
 }
@@ -214,6 +214,11 @@ impl<R: Row + 'static> List<R> {
     /// The rows on the screen.
     pub fn visible(&self) -> impl Iterator<Item = &R> {
         self.table.visible()
+    }
+
+    /// All rows, also those that the filter hides, in no order.
+    pub fn rows(&self) -> impl Iterator<Item = &R> {
+        self.table.all()
     }
 
     /// A row by its key, also one that the filter hides.

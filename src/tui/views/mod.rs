@@ -11,6 +11,10 @@ pub mod list;
 pub mod node_row;
 pub mod nodes;
 pub mod pods;
+pub mod queue_line;
+pub mod queue_rows;
+pub mod queues;
+pub mod tiers;
 pub mod timeline;
 pub mod topology;
 
@@ -22,8 +26,10 @@ pub fn all() -> Vec<Box<dyn View>> {
         Box::new(fleet::FleetView::default()),
         Box::new(nodes::NodesView::default()),
         Box::new(topology::TopologyView::default()),
+        Box::new(drill::Drill::new(Box::new(queues::QueuesView::default()))),
         Box::new(drill::Drill::new(Box::new(jobs::JobsView::default()))),
         Box::new(timeline::TimelineView::default()),
+        Box::new(tiers::TiersView::default()),
         Box::new(browse::BrowseView::default()),
     ]
 }
@@ -34,6 +40,7 @@ pub(crate) fn open(target: &Target) -> Option<Box<dyn View>> {
         Target::Workload(key) => Some(Box::new(pods::PodsView::new(pods::Scope::Workload(
             key.clone(),
         )))),
+        Target::Queue(key) => Some(Box::new(queue_line::LineView::new(key.clone()))),
         _ => None,
     }
 }

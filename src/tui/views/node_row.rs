@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::list::in_order;
 use crate::model::{
     Cluster, FabricRules, GpuCell, Kind, MigConfigState, MigCount, Node, NodePart, NodeTelemetry,
-    NodeUse, Place, Readiness, Str, natural_key,
+    NodeUse, Place, Pricing, Readiness, Str, natural_key,
 };
 use crate::tui::filter::{FilterColumn, Unit, Value, contains};
 use crate::tui::sort_key::SortKey;
@@ -47,6 +47,8 @@ pub struct NodeRow {
     pub severity: Severity,
     /// What its labels tell, looked up when it is first asked for: it takes longer than the rest.
     pub(super) labels: Labels,
+    /// Rules for its tier.
+    pub(super) pricing: Arc<Pricing>,
 }
 
 /// What the labels of a node tell.
@@ -111,7 +113,8 @@ pub fn all(cluster: &Cluster) -> Vec<NodeRow> {
 /// The row of one node, if it is known or pods tell of it.
 pub(super) fn one(cluster: &Cluster, name: &str) -> Option<NodeRow> {
     if let Some((node, held)) = cluster.node(name) {
-        return Some(NodeRow::of(node, held, cluster));
+        let row = NodeRow::of(node, held, cluster);
+        return Some(row.priced(cluster.pricing()));
     }
     let (name, held) = cluster.unknown_node(name)?;
     let nodes_known = cluster.is_known(Kind::Node);
@@ -123,7 +126,7 @@ pub(super) fn unordered(cluster: &Cluster) -> Vec<NodeRow> {
     let nodes_known = cluster.is_known(Kind::Node);
     let known = cluster
         .nodes()
-        .map(|(node, held)| NodeRow::of(node, held, cluster));
+        .map(|(node, held)| NodeRow::of(node, held, cluster).priced(cluster.pricing()));
     let unknown = cluster
         .unknown_nodes()
         .map(|(name, held)| NodeRow::of_unknown(name, held, nodes_known));
@@ -193,6 +196,7 @@ impl NodeRow {
                 rules: cluster.fabric_rules().clone(),
                 ..Labels::default()
             },
+            pricing: Arc::default(),
             node: Some(node.clone()),
             cells,
             state,
@@ -219,7 +223,14 @@ impl NodeRow {
             state: if nodes_known { "gone" } else { "nodes denied" }.to_owned(),
             severity: Severity::Unknown,
             labels: Labels::default(),
+            pricing: Arc::default(),
         }
+    }
+
+    /// The same, with rules for tiers.
+    fn priced(mut self, pricing: &Arc<Pricing>) -> Self {
+        self.pricing = pricing.clone();
+        self
     }
 
     /// Whether it stands at the same place of a map as another row of the same node, so that
@@ -247,7 +258,7 @@ impl NodeRow {
 
     /// Tier as screens write it.
     pub fn tier(&self) -> Option<&'static str> {
-        let tier = || self.node.as_ref()?.tier().map(|(tier, _)| tier.name());
+        let tier = || Some(self.pricing.tier(self.node.as_ref()?)?.0.name());
         *self.labels.tier.get_or_init(tier)
     }
 

@@ -2,8 +2,10 @@
 
 mod node;
 mod pod;
+mod queue;
 pub(in crate::tui::views) mod sheet;
 mod small;
+mod tier;
 mod workload;
 
 pub(crate) use node::{gpu_in_words, holders_of};
@@ -23,6 +25,8 @@ pub fn target(target: &Target, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
         Target::Event(uid) => small::event(uid, ctx),
         Target::Decision(at, pod) => small::decision(*at, pod, ctx),
         Target::Namespace(name) => small::namespace(name, ctx),
+        Target::Queue(key) => queue::describe(key, ctx),
+        Target::Tier(name) => tier::describe(name, ctx),
         Target::Object(_) | Target::Domain(_) => None,
     }
 }

@@ -57,9 +57,20 @@ fn facts(sheet: &mut Sheet<'_>, node: &Node, row: &NodeRow) {
         .memory_mib
         .map(|mib| format::bytes(i64::from(mib) << 20));
     sheet.maybe("GPU memory", memory);
-    match node.tier() {
+    match row.pricing.tier(node) {
         Some((tier, label)) => sheet.field("tier", format!("{} (label {label})", tier.name())),
         None => sheet.styled("tier", format::UNKNOWN, Meaning::Unknown),
+    }
+    if let Some(price) = row.pricing.price(node) {
+        let amount = format::money(price.per_gpu_hour, &row.pricing.currency);
+        sheet.field("price", format!("{amount} a GPU-hour ({})", price.source));
+    }
+    if let Some((at, label)) = node.end() {
+        sheet.styled(
+            "ends",
+            format!("{} ({label})", format::timestamp(at)),
+            Meaning::Warn,
+        );
     }
     sheet.maybe("leaf", row.leaf());
     sheet.maybe("zone", row.zone());
