@@ -7,6 +7,7 @@ use color_eyre::eyre::Result;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::cli::ClusterArgs;
 use super::engine::{Engine, Feed, Options};
@@ -15,10 +16,12 @@ use super::schedule::Scheduling;
 use super::telemetry::Asked;
 use crate::cluster::context::ContextError;
 use crate::cluster::fetch::{self, Resource};
+use crate::cluster::logs;
 use crate::cluster::source::ClientSource;
 use crate::cluster::write::WriteMode;
 use crate::model::{Pricing, Str};
 use crate::tui::browse::{Ask, BrowseRow, Listing, NoListing, ResourceRef};
+use crate::tui::logs::{LogAsk, LogLine, LogPod};
 use crate::tui::run::{self, Ports};
 use crate::tui::{App, Cmd, Msg, ObjectRef, Session, Settings, views};
 
@@ -58,6 +61,7 @@ pub async fn open(
         messages: messages_tx,
         contexts: place.contexts.clone(),
         shown: watch::Sender::default(),
+        logs: None,
     };
     let driven = tokio::spawn(driver.run(place, commands_rx));
     let mut app = App::new(settings, session, views::all(), Timestamp::now());
@@ -112,6 +116,8 @@ struct Driver {
     contexts: Vec<Str>,
     /// Nodes on the screen.
     shown: watch::Sender<Vec<Str>>,
+    /// The logs that are followed; dropping it ends that.
+    logs: Option<AbortOnDropHandle<()>>,
 }
 
 /// A switch of context under way: login helpers may take their time. Dropping it gives it up.
@@ -185,6 +191,7 @@ impl Driver {
             place = next;
             self.source = place.source.clone();
             self.generation += 1;
+            self.logs = None;
             let session = session_at(&place, self.generation, self.rights);
             if self.messages.send(Msg::Session(session)).await.is_err() {
                 break;
@@ -200,7 +207,7 @@ impl Driver {
     }
 
     /// Does what the console asks; a new place when it wants one that is there at once.
-    fn obey(&self, command: Cmd, here: &Place, switch: &mut Option<Switch>) -> Option<Place> {
+    fn obey(&mut self, command: Cmd, here: &Place, switch: &mut Option<Switch>) -> Option<Place> {
         match command {
             Cmd::FetchObject(object) => {
                 tokio::spawn(fetch_object(
@@ -264,10 +271,48 @@ impl Driver {
                     fabric: here.fabric.clone(),
                 })
             }
+            Cmd::Logs(ask) => {
+                self.logs = None;
+                if ask.generation == self.generation {
+                    let (source, messages) = (self.source.clone(), self.messages.clone());
+                    let followed = tokio::spawn(follow(source, ask, messages));
+                    self.logs = Some(AbortOnDropHandle::new(followed));
+                }
+                None
+            }
+            Cmd::StopLogs => {
+                self.logs = None;
+                None
+            }
             // The console does these itself.
             Cmd::Copy(_) | Cmd::Suspend | Cmd::Redraw | Cmd::Quit => None,
         }
     }
+}
+
+/// Follows logs and sends their lines.
+async fn follow(source: ClientSource, ask: LogAsk, messages: mpsc::Sender<Msg>) {
+    let (tx, mut lines) = mpsc::channel::<Vec<logs::LogLine>>(8);
+    let of = |pod: &LogPod| logs::LogOf {
+        namespace: pod.namespace.clone(),
+        name: pod.name.clone(),
+    };
+    let pods = ask.pods.iter().map(of).collect();
+    let tell = async {
+        while let Some(batch) = lines.recv().await {
+            let line = |line: logs::LogLine| LogLine {
+                pod: line.pod,
+                text: line.text,
+                notice: line.notice,
+            };
+            let lines = batch.into_iter().map(line).collect();
+            let turn = ask.turn;
+            if messages.send(Msg::LogLines { turn, lines }).await.is_err() {
+                break;
+            }
+        }
+    };
+    tokio::join!(logs::follow(source, pods, tx), tell);
 }
 
 /// The next message of an engine; `None` when it has ended.
@@ -401,6 +446,7 @@ mod tests {
             messages,
             contexts: Vec::new(),
             shown: watch::Sender::default(),
+            logs: None,
         };
         (driver, received)
     }

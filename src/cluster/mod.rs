@@ -11,6 +11,7 @@ pub mod events;
 mod fake;
 pub mod fetch;
 pub mod http;
+pub mod logs;
 pub mod source;
 pub mod watch;
 pub mod write;

@@ -23,6 +23,7 @@ mod node_use;
 mod pod;
 mod pricing;
 mod quantity;
+mod rank;
 mod resources;
 mod telemetry;
 mod text;
@@ -58,6 +59,7 @@ pub use pod::{
 };
 pub use pricing::{Price, Pricing, Rate, TierRule};
 pub use quantity::{Quantity, QuantityError};
+pub use rank::Rank;
 pub use resources::{ContainerAsk, Resources, pod_requests};
 pub use telemetry::{
     ActivityBy, GpuReading, InstanceReading, Measured, NodeTelemetry, PodName, TelemetryLog,

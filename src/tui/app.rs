@@ -7,6 +7,7 @@ use super::browse::{Ask, Listing, NoListing, ResourceRef};
 use super::command::{Place, Where};
 use super::frame::Parts;
 use super::history::{History, Stop};
+use super::logs::{LogAsk, LogLine, Logs};
 use super::messages::{Level, Messages};
 use super::object::ObjectRef;
 use super::picker::Picker;
@@ -75,6 +76,13 @@ pub enum Msg {
         /// Why it cannot be opened.
         why: String,
     },
+    /// Lines that answer [`Cmd::Logs`].
+    LogLines {
+        /// [`LogAsk::turn`] of the question; lines of an older one are dropped.
+        turn: u64,
+        /// The lines in order.
+        lines: Vec<LogLine>,
+    },
     /// Who decides about placement.
     Leader(super::session::Leader),
     /// A sentence for the person.
@@ -97,6 +105,10 @@ pub enum Cmd {
     },
     /// Get a list from the server; answer with [`Msg::Browsed`].
     Browse(Ask),
+    /// Follow logs; answer with [`Msg::LogLines`]. A later one takes the place of this one.
+    Logs(LogAsk),
+    /// Stop following logs.
+    StopLogs,
     /// Look at another context; answer with [`Msg::Session`] or [`Msg::NotSwitched`]. A later one
     /// takes the place of one without its answer.
     SwitchContext(Str),
@@ -132,6 +144,8 @@ pub struct App {
     pub(super) screen: Rect,
     /// A key was taken since that frame: rows and cursor may not be what the next key is meant for.
     pub(super) behind: bool,
+    /// The logs that are open.
+    pub(super) logs: Logs,
     /// What each view was last brought up to date with.
     pub(super) prepared: Vec<Stamp>,
 }
@@ -167,6 +181,7 @@ impl App {
             layers: Vec::new(),
             history: History::default(),
             messages,
+            logs: Logs::default(),
             dirty: true,
             wanted: None,
             screen: Rect::ZERO,
@@ -263,7 +278,7 @@ impl App {
         for layer in self.layers.iter().rev() {
             if let Layer::Text(pane) = layer {
                 return match &pane.body {
-                    Body::Description(_, target) => Some(target.clone()),
+                    Body::Description(_, target) | Body::Why(target) => Some(target.clone()),
                     Body::Yaml(object) => object
                         .resource
                         .is_some()
@@ -304,6 +319,16 @@ impl App {
                 Some(pane) => matches!(pane.body, Body::Yaml(_)),
                 None => view.is_some_and(|v| v.id() == ViewId::Browse),
             },
+            has_pods: target
+                .as_ref()
+                .is_some_and(|t| super::jump::has_pods(t, cluster)),
+            has_owner: target
+                .as_ref()
+                .is_some_and(|t| super::jump::has_owner(t, cluster)),
+            has_node: target
+                .as_ref()
+                .is_some_and(|t| super::jump::has_node(t, cluster)),
+            has_why: target.as_ref().is_some_and(super::jump::has_why),
             has_object: target.is_some_and(|t| ObjectRef::of(&t, cluster).is_some()),
             marks: view.map_or(0, |v| v.marks().len()),
             filtered: match text {

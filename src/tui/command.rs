@@ -37,6 +37,14 @@ pub enum CommandId {
     Describe,
     /// Shows the object as the server has it.
     Yaml,
+    /// Tells why the thing is where it is.
+    Why,
+    /// Shows the logs of its pods.
+    Logs,
+    /// Goes to what it is a part of.
+    Owner,
+    /// Goes to its node.
+    ItsNode,
     /// Copies names to the clipboard.
     Copy,
     /// Picks the order of rows.
@@ -141,6 +149,14 @@ pub struct Where {
     pub has_row: bool,
     /// Whether that something is an object that the server can be asked for.
     pub has_object: bool,
+    /// Whether it has pods whose logs can be shown.
+    pub has_pods: bool,
+    /// Whether it is a part of something else.
+    pub has_owner: bool,
+    /// Whether it is on a node.
+    pub has_node: bool,
+    /// Whether it can be told why it is where it is.
+    pub has_why: bool,
     /// Whether what is shown was fetched once and can be fetched again.
     pub refreshable: bool,
     /// Marked rows.
@@ -326,6 +342,40 @@ pub const COMMANDS: &[Command] = &[
         "Marks the row, or takes its mark away."),
     reads(CommandId::Describe, "describe", "describe", Group::Row, 4, on_row,
         "Shows all that gpudeck knows of it."),
+    reads(CommandId::Why, "why", "why", Group::Row, 4,
+        |w| match w.place {
+            Place::Entry => When::No,
+            Place::View if !w.has_row => When::Disabled("there is no row under the cursor"),
+            Place::View | Place::Text if w.has_why => When::Yes,
+            Place::View => When::Disabled("only workloads and pods have a reason"),
+            Place::Text => When::No,
+        },
+        "Explains why it waits or where it is: its place in line, and all that was tried."),
+    reads(CommandId::Logs, "logs", "logs", Group::Row, 5,
+        |w| match w.place {
+            Place::Entry => When::No,
+            Place::View if !w.has_row => When::Disabled("there is no row under the cursor"),
+            Place::View | Place::Text if w.has_pods => When::Yes,
+            Place::View => When::Disabled("it has no pods that were started"),
+            Place::Text => When::No,
+        },
+        "Follows the log of the pod, or of all ranks of the workload; `/` searches it."),
+    reads(CommandId::Owner, "owner", "owner", Group::Row, 0,
+        |w| match w.place {
+            Place::Entry => When::No,
+            Place::View | Place::Text if w.has_owner => When::Yes,
+            Place::View => When::Disabled("it is no part of anything"),
+            Place::Text => When::No,
+        },
+        "Goes to what it is a part of: a pod's workload, a workload's queue."),
+    reads(CommandId::ItsNode, "its-node", "node", Group::Row, 0,
+        |w| match w.place {
+            Place::Entry => When::No,
+            Place::View | Place::Text if w.has_node => When::Yes,
+            Place::View => When::Disabled("it is on no node"),
+            Place::Text => When::No,
+        },
+        "Goes to the node that it is on; of a workload, to that of its first pod."),
     reads(CommandId::Yaml, "yaml", "YAML", Group::Row, 5, on_object,
         "Fetches the object from the server and shows it as YAML."),
     reads(CommandId::Filter, "filter", "filter", Group::Find, 6,

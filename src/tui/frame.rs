@@ -151,7 +151,12 @@ impl App {
                         pane.set_lines(shown.swap_remove(at).1);
                     }
                 }
-                Body::Help | Body::Yaml(_) => {}
+                Body::Why(target) => {
+                    if let Some(lines) = super::why::lines(target, &ctx) {
+                        pane.set_lines(lines);
+                    }
+                }
+                Body::Help | Body::Yaml(_) | Body::Logs(_) => {}
             }
         }
     }

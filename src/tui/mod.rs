@@ -20,8 +20,10 @@ mod header;
 mod help;
 mod history;
 pub mod input;
+mod jump;
 pub mod key;
 pub mod keymap;
+pub mod logs;
 pub mod messages;
 pub mod object;
 mod order;
@@ -47,6 +49,7 @@ pub mod theme;
 mod update;
 pub mod view;
 pub mod views;
+mod why;
 mod world;
 mod wrap;
 

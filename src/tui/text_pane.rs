@@ -27,6 +27,10 @@ pub(super) enum Body {
     Sources,
     /// What could not be read.
     Unreadable,
+    /// Why a thing is where it is; made anew when the cluster changes.
+    Why(Target),
+    /// Logs of pods, by the turn of the question; lines are added.
+    Logs(u64),
 }
 
 /// The lines that stand below a title: a first line that says the same again is left out.
@@ -76,6 +80,46 @@ impl TextPane {
             self.lines = lines;
             self.rewrap();
         }
+    }
+
+    /// Adds lines at the end and lets the oldest go beyond `keep`. Who looks at the end keeps
+    /// looking at it.
+    pub(super) fn append(&mut self, more: Vec<Line<'static>>, keep: usize) {
+        let at_end = self.offset >= self.last_offset();
+        let width = usize::from(self.width);
+        if self.width > 0 {
+            let before = self.rows.len();
+            self.rows.extend(more.iter().flat_map(|l| wrap(l, width)));
+            let wanted = self.search.to_lowercase();
+            if !wanted.is_empty() {
+                let new = self.rows.iter().enumerate().skip(before);
+                let found = new.filter(|(_, r)| r.to_string().to_lowercase().contains(&wanted));
+                self.hits.extend(found.map(|(i, _)| i));
+            }
+        }
+        self.lines.extend(more);
+        let excess = self.lines.len().saturating_sub(keep);
+        if excess > 0 {
+            let gone: usize = if self.width > 0 {
+                let old = self.lines.iter().take(excess);
+                old.map(|l| wrap(l, width).len()).sum()
+            } else {
+                0
+            };
+            self.lines.drain(..excess);
+            self.rows.drain(..gone.min(self.rows.len()));
+            self.hits.retain(|h| *h >= gone);
+            self.hits.iter_mut().for_each(|h| *h -= gone);
+            self.offset = self.offset.saturating_sub(gone);
+        }
+        if at_end {
+            self.offset = self.last_offset();
+        }
+    }
+
+    /// Goes to the end.
+    pub(super) fn to_end(&mut self) {
+        self.offset = usize::MAX;
     }
 
     /// The text without styles.

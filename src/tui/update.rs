@@ -9,7 +9,9 @@ use super::command::{Command, CommandId, When};
 use super::entry;
 use super::help;
 use super::history::Stop;
+use super::jump;
 use super::key::{Code, Key, Named};
+use super::logs::{LogLine, LogPod, Logs, MAX_PODS, label};
 use super::messages::Level;
 use super::object::{self, ObjectRef};
 use super::palette;
@@ -62,6 +64,7 @@ impl App {
                 let text = format!("{context} cannot be opened: {why}");
                 self.note(Level::Error, crate::model::clean(&text, 1_000));
             }
+            Msg::LogLines { turn, lines } => self.log_lines(turn, &lines),
             Msg::Leader(leader) => self.world.leader = leader,
             Msg::Notice(level, text) => self.note(level, crate::model::clean(&text, 1_000)),
             Msg::Tick => {}
@@ -77,6 +80,7 @@ impl App {
         }
         self.world.enter(session);
         self.layers.clear();
+        self.logs = Logs::default();
         self.history = super::history::History::default();
         self.wanted = None;
         // Its list was the other place's.
@@ -173,18 +177,7 @@ impl App {
                         vec![Cmd::SwitchContext(name)]
                     }
                     Choice::Go(target) => {
-                        let view = match &target {
-                            Target::Node(_) | Target::Gpu(..) => ViewId::Nodes,
-                            Target::Event(_) | Target::Decision(..) => ViewId::Timeline,
-                            Target::Workload(_) | Target::Pod(_) | Target::Namespace(_) => {
-                                ViewId::Jobs
-                            }
-                            Target::Queue(_) => ViewId::Queues,
-                            Target::Tier(_) => ViewId::Tiers,
-                            Target::Object(_) => ViewId::Browse,
-                            Target::Domain(_) => ViewId::Topology,
-                        };
-                        self.go(view, Some(target));
+                        self.go(jump::view_of(&target), Some(target));
                         Vec::new()
                     }
                     Choice::Browse(resource) => self.browse(resource),
@@ -414,6 +407,10 @@ impl App {
             CommandId::ClearMarks => self.on_view(|v| v.clear_marks()),
             CommandId::Describe => self.describe(),
             CommandId::Yaml => return self.fetch(),
+            CommandId::Why => self.explain(),
+            CommandId::Logs => return self.follow_logs(),
+            CommandId::Owner => self.jump(jump::owner),
+            CommandId::ItsNode => self.jump(jump::node),
             CommandId::Copy => return self.copy(),
             CommandId::Sort => {
                 if let Some(items) = self.view().map(palette::sort_columns) {
@@ -482,8 +479,14 @@ impl App {
     }
 
     fn back(&mut self) -> Vec<Cmd> {
-        if self.layers.pop().is_some() {
-            return Vec::new();
+        if let Some(closed) = self.layers.pop() {
+            let followed =
+                matches!(closed, Layer::Text(pane) if matches!(pane.body, Body::Logs(_)));
+            return if followed {
+                self.stop_logs()
+            } else {
+                Vec::new()
+            };
         }
         if self.world.connecting.take().is_some() {
             let here = self.world.session.context.clone();
@@ -545,6 +548,89 @@ impl App {
         self.push_text(TextPane::new(Body::Help, "keys", lines));
     }
 
+    /// Tells why the thing under the cursor is where it is.
+    fn explain(&mut self) {
+        let Some(target) = self.target() else { return };
+        let ctx = self.world.ctx();
+        let Some(lines) = super::why::lines(&target, &ctx) else {
+            self.note(Level::Info, "it is gone");
+            return;
+        };
+        let name = object::copied_name(&target, &self.world.cluster).unwrap_or_default();
+        self.push_text(TextPane::new(
+            Body::Why(target),
+            format!("why {name}"),
+            lines,
+        ));
+    }
+
+    /// Follows the logs of the thing under the cursor.
+    fn follow_logs(&mut self) -> Vec<Cmd> {
+        let Some(target) = self.target() else {
+            return Vec::new();
+        };
+        let cluster = &self.world.cluster;
+        let pods = jump::pods(&target, cluster);
+        let all = pods.len();
+        let pods: Vec<LogPod> = pods
+            .into_iter()
+            .take(MAX_PODS)
+            .map(|pod| LogPod {
+                namespace: pod.meta.namespace.clone(),
+                name: pod.meta.name.clone(),
+                label: label(pod),
+            })
+            .collect();
+        let name = object::copied_name(&target, cluster).unwrap_or_default();
+        let title = match pods.len() {
+            0 => return Vec::new(),
+            1 => format!("log of {name}"),
+            n if n < all => format!("logs of {n} of {all} pods of {name}"),
+            n => format!("logs of the {n} pods of {name}"),
+        };
+        let mut cmds = self.stop_logs();
+        let ask = self.logs.ask(self.world.session.generation, pods);
+        let mut pane = TextPane::new(Body::Logs(ask.turn), title, Vec::new());
+        pane.to_end();
+        self.push_text(pane);
+        cmds.push(Cmd::Logs(ask));
+        cmds
+    }
+
+    /// Stops following logs whose pane is closed.
+    fn stop_logs(&mut self) -> Vec<Cmd> {
+        let open = |l: &Layer| matches!(l, Layer::Text(p) if matches!(p.body, Body::Logs(_)));
+        self.layers.retain(|l| !open(l));
+        match self.logs.ask.take() {
+            Some(_) => vec![Cmd::StopLogs],
+            None => Vec::new(),
+        }
+    }
+
+    fn log_lines(&mut self, turn: u64, lines: &[LogLine]) {
+        if !self.logs.wants(turn) {
+            return;
+        }
+        let shown = self.logs.lines(lines, &self.world.ctx());
+        for layer in &mut self.layers {
+            if let Layer::Text(pane) = layer
+                && pane.body == Body::Logs(turn)
+            {
+                pane.append(shown, Logs::kept());
+                break;
+            }
+        }
+    }
+
+    /// Goes to a thing that another leads to.
+    fn jump(&mut self, to: fn(&Target, &crate::model::Cluster) -> Option<Target>) {
+        let to = self.target().and_then(|t| to(&t, &self.world.cluster));
+        match to {
+            Some(target) => self.go(jump::view_of(&target), Some(target)),
+            None => self.note(Level::Info, "it leads nowhere any more"),
+        }
+    }
+
     fn open_report(&mut self, body: Body, title: &str) {
         let lines = self.report_lines(&body).unwrap_or_default();
         self.push_text(TextPane::new(body, title, lines));
@@ -575,7 +661,11 @@ impl App {
         };
         let title = match ObjectRef::of(&target, &self.world.cluster) {
             Some(object) => object.title(),
-            None => view.id().title().to_owned(),
+            None => match &target {
+                Target::Queue(key) => format!("{} {key}", key.kind),
+                Target::Tier(name) => format!("Tier {name}"),
+                _ => view.id().title().to_owned(),
+            },
         };
         let body = Body::Description(view.id(), target);
         let lines = text_pane::below(&title, lines);

@@ -8,6 +8,7 @@
 )]
 
 mod nodes;
+mod queues;
 mod samples;
 mod shown;
 mod table;

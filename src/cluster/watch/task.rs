@@ -40,8 +40,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(3);
 /// How often a missing right or API is asked for again.
 const RECHECK: Duration = Duration::from_secs(60);
-/// How often a system that is not installed is looked for again.
-const RECHECK_ABSENT: Duration = Duration::from_secs(300);
+/// When a system that is not installed is looked for again: soon at first, it may be on its way.
+const FIRST_ABSENT: Duration = Duration::from_secs(5);
+const MAX_ABSENT: Duration = Duration::from_secs(300);
 /// Longest until the versions of an API group are told.
 const DISCOVER: Duration = Duration::from_secs(10);
 /// Refusals in a row, over some 9 s, after which a right or API that was there counts as taken away.
@@ -120,6 +121,7 @@ pub(super) struct KindTask {
     counters: Arc<Counters>,
     /// The version of another system's kind that this server has.
     version: Option<&'static str>,
+    absent_pause: Duration,
 }
 
 impl KindTask {
@@ -149,6 +151,7 @@ impl KindTask {
             logged_in: false,
             counters: health.counters(kind),
             version: None,
+            absent_pause: FIRST_ABSENT,
         }
     }
 
@@ -376,7 +379,8 @@ impl KindTask {
         self.send(batch).await?;
         self.known = false;
         self.report(SourceState::Absent { why }).await?;
-        sleep(RECHECK_ABSENT).await;
+        sleep(self.absent_pause).await;
+        self.absent_pause = (self.absent_pause * 2).min(MAX_ABSENT);
         Ok(())
     }
 

@@ -183,7 +183,7 @@ static COLUMNS: &[Column<Queue>] = &[
         header: "  QUEUE",
         name: "queue",
         width: Width::Flex {
-            min: 20,
+            min: 18,
             max: 48,
             weight: 3,
         },
@@ -207,7 +207,7 @@ static COLUMNS: &[Column<Queue>] = &[
     Column {
         header: "DUE",
         name: "guaranteed",
-        width: Width::Fixed(7),
+        width: Width::Fixed(6),
         align: Align::Right,
         drop: 0,
         cell: |r, ctx, _| amount(r.guaranteed_milli, r, ctx),
@@ -217,7 +217,7 @@ static COLUMNS: &[Column<Queue>] = &[
         header: "USED",
         name: "used",
         width: Width::Flex {
-            min: 14,
+            min: 16,
             max: 54,
             weight: 4,
         },
@@ -266,7 +266,7 @@ static COLUMNS: &[Column<Queue>] = &[
     Column {
         header: "WAITING",
         name: "waiting",
-        width: Width::Fixed(12),
+        width: Width::Fixed(10),
         align: Align::Right,
         drop: 0,
         cell: |r, ctx, _| waiting(r, ctx),
@@ -288,7 +288,7 @@ static COLUMNS: &[Column<Queue>] = &[
         header: "STATE",
         name: "state",
         width: Width::Flex {
-            min: 9,
+            min: 16,
             max: 200,
             weight: 5,
         },

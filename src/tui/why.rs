@@ -1,0 +1,203 @@
+//! Why a workload or pod is where it is: its place in line, what its system says, and what our
+//! scheduler tried, in full.
+
+use ratatui::text::{Line, Span};
+
+use super::format;
+use super::theme::Meaning;
+use super::view::{Ctx, Target};
+use crate::model::{DecisionKind, FilterCount, Pod, Reason, WorkloadKey, WorkloadState};
+
+/// The explanation; `None` when there is nothing of that name.
+pub(super) fn lines(target: &Target, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
+    match target {
+        Target::Workload(key) => workload(key, ctx),
+        Target::Pod(uid) => {
+            let pod = ctx.cluster.pod(uid)?;
+            let mut text = Text::new(ctx);
+            text.pod(pod);
+            if let Some(key) = ctx.cluster.workload_of(uid) {
+                text.queue(key);
+            }
+            Some(text.lines)
+        }
+        _ => None,
+    }
+}
+
+struct Text<'a> {
+    ctx: &'a Ctx<'a>,
+    lines: Vec<Line<'static>>,
+}
+
+impl<'a> Text<'a> {
+    fn new(ctx: &'a Ctx<'a>) -> Self {
+        Text {
+            ctx,
+            lines: Vec::new(),
+        }
+    }
+
+    fn say(&mut self, text: impl Into<String>, meaning: Meaning) {
+        self.lines
+            .push(Line::styled(text.into(), self.ctx.style(meaning)));
+    }
+
+    fn head(&mut self, text: &str) {
+        if !self.lines.is_empty() {
+            self.lines.push(Line::default());
+        }
+        self.say(text, Meaning::Header);
+    }
+
+    fn item(&mut self, number: &str, text: String) {
+        self.lines.push(Line::from(vec![
+            Span::styled(format!("  {number:>6}  "), self.ctx.style(Meaning::Muted)),
+            Span::styled(text, self.ctx.style(Meaning::Text)),
+        ]));
+    }
+
+    fn filters(&mut self, filters: &[FilterCount]) {
+        for count in filters {
+            self.item(
+                &format::count(count.nodes.into()),
+                format!("nodes: {}", count.why),
+            );
+        }
+    }
+
+    fn reason(&mut self, reason: &Reason) {
+        match reason {
+            Reason::NoNodeFits { nodes, filters } => {
+                let text = format!("None of {} nodes fits:", format::count((*nodes).into()));
+                self.say(text, Meaning::Text);
+                self.filters(filters);
+            }
+            Reason::GangDoesNotFit {
+                fits,
+                need,
+                filters,
+            } => {
+                let text = format!(
+                    "Only {fits} of the {need} pods that have to start together would fit, so none \
+                     is placed. What stopped the next one:"
+                );
+                self.say(text, Meaning::Text);
+                self.filters(filters);
+            }
+            other => self.say(other.to_string(), Meaning::Text),
+        }
+    }
+
+    /// Its place in the line of its queue, and what that queue's system says.
+    fn queue(&mut self, key: &WorkloadKey) {
+        let cluster = self.ctx.cluster;
+        let Some(entry) = cluster.entry_of(key) else {
+            return;
+        };
+        self.head(&format!(
+            "Queue {} of {}",
+            entry.queue, entry.queue.admitter
+        ));
+        match cluster.position(key) {
+            Some((place, of)) => {
+                let text =
+                    format!("It is number {place} of {of} in line, by priority and then time.");
+                self.say(text, Meaning::Text);
+            }
+            None => self.say(format!("It is {}.", entry.state.name()), Meaning::Text),
+        }
+        if let Some(reason) = &entry.reason {
+            self.say(format!("{}: {reason}", entry.queue.admitter), Meaning::Text);
+        }
+        if let Some(displaced) = &entry.displaced {
+            let times = match entry.evictions {
+                0 | 1 => String::new(),
+                n => format!(" ({n} times sent back)"),
+            };
+            self.say(format!("{displaced}{times}"), Meaning::Muted);
+        }
+        let queue = cluster.queue(&entry.queue).and_then(|q| q.queue());
+        if let Some(why) = queue.and_then(|q| q.why.as_ref()) {
+            self.say(format!("The queue itself: {why}"), Meaning::Warn);
+        }
+    }
+
+    fn pod(&mut self, pod: &Pod) {
+        self.head(&format!("Pod {}/{}", pod.meta.namespace, pod.meta.name));
+        match self
+            .ctx
+            .cluster
+            .decision(&pod.meta.uid)
+            .map(|d| (&d.kind, d.at))
+        {
+            Some((DecisionKind::Waiting(reason), at)) if pod.is_waiting() => {
+                let ago = format::age(Some(at), self.ctx.now);
+                self.say(
+                    format!("Our scheduler looked at it {ago} ago."),
+                    Meaning::Muted,
+                );
+                self.reason(reason);
+            }
+            Some((DecisionKind::Placed { node, why }, _)) => {
+                self.say(
+                    format!("Our scheduler placed it on {node}: {why}"),
+                    Meaning::Text,
+                );
+            }
+            _ => {}
+        }
+        match &pod.reason {
+            Some(reason) => self.say(reason.to_string(), Meaning::Text),
+            None if pod.is_waiting() && self.lines.len() < 2 => {
+                let text = format!("{} has said nothing about it yet.", pod.scheduler);
+                self.say(text, Meaning::Unknown);
+            }
+            None => {}
+        }
+        if !pod.gates.is_empty() {
+            self.say(
+                format!("Held by the gates {}.", pod.gates.join(", ")),
+                Meaning::Text,
+            );
+        }
+        if let (Some(node), None) = (&pod.node, &pod.reason) {
+            self.say(format!("It is on {node}, {}.", pod.phase), Meaning::Text);
+        }
+    }
+}
+
+fn workload(key: &WorkloadKey, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
+    let row = ctx.cluster.workload(key)?;
+    let mut text = Text::new(ctx);
+    let mut head = format!("{} is {}", key.name, row.state.name());
+    if row.waiting > 0 {
+        head.push_str(&format!(
+            ": {} of its {} pods wait for a node",
+            format::count(row.waiting.into()),
+            format::count(row.pods.into())
+        ));
+    }
+    text.say(format!("{head}."), Meaning::Text);
+    if let (WorkloadState::Suspended | WorkloadState::Failed, Some(reason)) =
+        (row.state, &row.reason)
+    {
+        text.say(reason.to_string(), Meaning::Text);
+    }
+    text.queue(key);
+    // The pod that has waited longest holds the others up.
+    let pods = ctx.cluster.workload_pods(key);
+    let waiting = pods.iter().filter(|p| p.is_waiting());
+    let slowest = waiting
+        .min_by_key(|p| (p.meta.created, &p.meta.name))
+        .or_else(|| {
+            let stuck = |p: &&&std::sync::Arc<Pod>| !p.is_terminal() && !p.ready;
+            pods.iter()
+                .filter(stuck)
+                .min_by_key(|p| (p.meta.created, &p.meta.name))
+        });
+    if let Some(pod) = slowest {
+        text.pod(pod);
+    }
+    Some(text.lines)
+}
