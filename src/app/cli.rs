@@ -101,6 +101,8 @@ pub enum Command {
     Sandbox(SandboxArgs),
     /// Print a view's figures and rows once and exit.
     Snapshot(SnapshotArgs),
+    /// Check files, terminal, connection, rights and what the cluster has; each with what to do.
+    Doctor,
     /// Run the scheduler's policies on public traces and print how well they do; no cluster needed.
     Simulate(SimulateArgs),
 }
@@ -492,6 +494,9 @@ pub struct SnapshotArgs {
     /// Only rows that pass this filter, as the console's `/` takes it (model=h100 free>0).
     #[arg(long, default_value = "", value_name = "FILTER")]
     pub filter: String,
+    /// Size of the screen of a picture, in columns and rows.
+    #[arg(long, default_value = "120x40", value_name = "COLUMNSxROWS", value_parser = size)]
+    pub size: (u16, u16),
     /// How long to wait for the cluster's lists, in seconds.
     #[arg(long, default_value_t = 30, value_name = "SECONDS")]
     pub timeout: u64,
@@ -523,6 +528,20 @@ pub enum SnapshotOutput {
     Text,
     /// JSON.
     Json,
+    /// Rows as CSV.
+    Csv,
+    /// The screen as a picture.
+    Svg,
+}
+
+/// Reads `--size`.
+fn size(text: &str) -> Result<(u16, u16), String> {
+    let parts = text
+        .split_once('x')
+        .and_then(|(w, h)| Some((w.parse().ok()?, h.parse().ok()?)));
+    parts
+        .filter(|(w, h)| (20..=500).contains(w) && (5..=300).contains(h))
+        .ok_or_else(|| "columns (20 to 500) and rows (5 to 300) are needed, as 120x40".to_owned())
 }
 
 /// Reads `--loads`.

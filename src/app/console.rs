@@ -1,5 +1,6 @@
 //! The console on a place: the engine's deltas go in, its commands come out.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::cluster::source::ClientSource;
 use crate::cluster::write::WriteMode;
 use crate::model::{Pricing, Str};
 use crate::tui::browse::{Ask, BrowseRow, Listing, NoListing, ResourceRef};
+use crate::tui::keep::Kept;
 use crate::tui::logs::{LogAsk, LogLine, LogPod};
 use crate::tui::run::{self, Ports};
 use crate::tui::{App, Cmd, Msg, ObjectRef, Session, Settings, views};
@@ -39,6 +41,18 @@ pub struct Rights {
     pub schedule: bool,
 }
 
+/// What is the person's own.
+pub struct Personal {
+    /// Keys and looks.
+    pub settings: Settings,
+    /// Rules for tiers, and prices.
+    pub pricing: Pricing,
+    /// The file with what is kept from session to session.
+    pub keep: Option<PathBuf>,
+    /// Whether views and filters are kept there.
+    pub remembers: bool,
+}
+
 /// Runs the console until it is left. `args` are what a switch of context starts from.
 ///
 /// # Errors
@@ -47,9 +61,18 @@ pub async fn open(
     place: Place,
     args: ClusterArgs,
     rights: Rights,
-    settings: Settings,
-    pricing: Pricing,
+    personal: Personal,
 ) -> Result<()> {
+    let Personal {
+        mut settings,
+        pricing,
+        keep,
+        remembers,
+    } = personal;
+    let kept = keep.as_deref().map(Kept::load);
+    if let Some((_, Some(why))) = &kept {
+        settings.notes.push(why.clone());
+    }
     let session = session_at(&place, 0, rights);
     let (messages_tx, messages) = mpsc::channel(DEPTH);
     let (commands, commands_rx) = mpsc::channel(DEPTH);
@@ -62,10 +85,14 @@ pub async fn open(
         contexts: place.contexts.clone(),
         shown: watch::Sender::default(),
         logs: None,
+        keep,
     };
     let driven = tokio::spawn(driver.run(place, commands_rx));
     let mut app = App::new(settings, session, views::all(), Timestamp::now());
     app.set_pricing(Arc::new(pricing));
+    if let Some((kept, _)) = kept {
+        app.remember(kept, remembers);
+    }
     let ended = run::run(app, Ports { messages, commands }).await;
     // The command channel is closed now, so the driver ends; a hung API must not hold us.
     let _ = tokio::time::timeout(FAREWELL, driven).await;
@@ -118,6 +145,8 @@ struct Driver {
     shown: watch::Sender<Vec<Str>>,
     /// The logs that are followed; dropping it ends that.
     logs: Option<AbortOnDropHandle<()>>,
+    /// The file with what is kept from session to session.
+    keep: Option<PathBuf>,
 }
 
 /// A switch of context under way: login helpers may take their time. Dropping it gives it up.
@@ -277,6 +306,15 @@ impl Driver {
                     let (source, messages) = (self.source.clone(), self.messages.clone());
                     let followed = tokio::spawn(follow(source, ask, messages));
                     self.logs = Some(AbortOnDropHandle::new(followed));
+                }
+                None
+            }
+            Cmd::Keep(kept) => {
+                if let Some(path) = &self.keep {
+                    let (before, _) = Kept::load(path);
+                    if let Err(e) = kept.over(before).store(path) {
+                        tracing::warn!(path = %path.display(), error = %e, "not kept");
+                    }
                 }
                 None
             }
@@ -447,6 +485,7 @@ mod tests {
             contexts: Vec::new(),
             shown: watch::Sender::default(),
             logs: None,
+            keep: None,
         };
         (driver, received)
     }

@@ -5,9 +5,11 @@ pub mod bus;
 pub mod cli;
 pub mod config;
 pub mod console;
+pub mod doctor;
 pub mod embedded;
 pub mod engine;
 pub mod fault;
+pub mod keep;
 pub mod log;
 pub mod place;
 pub mod schedule;
@@ -28,7 +30,7 @@ use self::cli::{
     Cli, ClusterArgs, ColorArg, Command, DemoArgs, LookArgs, SandboxCommand, SimulateCommand,
 };
 use self::config::Config;
-use self::console::Rights;
+use self::console::{Personal, Rights};
 use self::embedded::World;
 use self::place::Place;
 use crate::sandbox::scenario::{Play, Scenario};
@@ -53,8 +55,9 @@ pub async fn run() -> Result<()> {
         Some(Command::Snapshot(args)) => {
             let config = config::load(cli.look.config.as_deref())?;
             let place = Place::connect(&cli.cluster, false).await?;
-            snapshot::print(&place, args, cli.look.ascii, config.pricing()).await
+            snapshot::print(&place, args, &cli.look, config.pricing()).await
         }
+        Some(Command::Doctor) => doctor::run(&cli).await,
         Some(Command::Simulate(args)) => match &args.command {
             SimulateCommand::Openb(args) => simulate::openb(args),
             SimulateCommand::Churn(args) => simulate::churn(args),
@@ -76,7 +79,13 @@ pub async fn run() -> Result<()> {
                 schedule: cli.schedule,
             };
             let pricing = config.pricing();
-            console::open(place, cli.cluster.clone(), rights, settings, pricing).await
+            let personal = Personal {
+                settings,
+                pricing,
+                keep: keep::file(),
+                remembers: true,
+            };
+            console::open(place, cli.cluster.clone(), rights, personal).await
         }
     }
 }
@@ -118,7 +127,13 @@ async fn demo(cli: &Cli, args: &DemoArgs) -> Result<()> {
         schedule: !cli.read_only,
     };
     let pricing = config.pricing();
-    let ended = console::open(place, ClusterArgs::default(), rights, settings, pricing).await;
+    let personal = Personal {
+        settings,
+        pricing,
+        keep: keep::file(),
+        remembers: false,
+    };
+    let ended = console::open(place, ClusterArgs::default(), rights, personal).await;
     stop.cancel();
     life.abort();
     ended

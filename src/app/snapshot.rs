@@ -7,12 +7,15 @@ use std::time::Duration;
 use color_eyre::eyre::{Result, eyre};
 use jiff::Timestamp;
 
-use super::cli::{SnapshotArgs, SnapshotOutput, SnapshotView};
+use super::cli::{LookArgs, SnapshotArgs, SnapshotOutput, SnapshotView};
 use super::console::{Rights, engine_at};
 use super::place::Place;
 use crate::model::{Cluster, Kind, Pricing, SourceState};
-use crate::tui::snapshot::{self, Request};
+use crate::tui::glyphs::Glyphs;
+use crate::tui::snapshot::{self, Picture, Request};
+use crate::tui::theme::{Depth, Theme};
 use crate::tui::view::ViewId;
+use crate::tui::{Session, Settings};
 
 /// Reads the place until every kind is known, denied or failed, and prints the view.
 ///
@@ -21,7 +24,7 @@ use crate::tui::view::ViewId;
 pub async fn print(
     place: &Place,
     args: &SnapshotArgs,
-    ascii: bool,
+    look: &LookArgs,
     pricing: Pricing,
 ) -> Result<()> {
     let rights = Rights {
@@ -59,34 +62,72 @@ pub async fn print(
         return Err(eyre!("{why}"));
     }
     let request = Request {
-        view: match args.view {
-            SnapshotView::Fleet => ViewId::Fleet,
-            SnapshotView::Nodes => ViewId::Nodes,
-            SnapshotView::Topology => ViewId::Topology,
-            SnapshotView::Queues => ViewId::Queues,
-            SnapshotView::Jobs => ViewId::Jobs,
-            SnapshotView::Tiers => ViewId::Tiers,
-            SnapshotView::Timeline => ViewId::Timeline,
-        },
+        view: view_of(args.view),
         cluster: &cluster,
         namespace: place.namespace.as_ref(),
         filter: &args.filter,
-        ascii,
+        ascii: look.ascii,
         now: Timestamp::now(),
     };
     let text = match args.output {
         SnapshotOutput::Text => snapshot::text(&request)?,
+        SnapshotOutput::Csv => snapshot::csv(&request)?,
         SnapshotOutput::Json => {
             let mut text = serde_json::to_string_pretty(&snapshot::json(&request)?)?;
             text.push('\n');
             text
         }
+        SnapshotOutput::Svg => picture(place, args, cluster, look)?,
     };
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;
     engine.stop().await;
     Ok(())
+}
+
+/// The screen as a picture, as the console draws it.
+fn picture(
+    place: &Place,
+    args: &SnapshotArgs,
+    cluster: Cluster,
+    look: &LookArgs,
+) -> Result<String> {
+    let glyphs = Glyphs { ascii: look.ascii };
+    let depth = look.color.and_then(super::depth).unwrap_or(Depth::True);
+    let mut settings = Settings::built_in(depth, glyphs);
+    let name = look.theme.as_deref();
+    if let Some(name) = name {
+        settings.theme = Theme::built_in(name, depth)
+            .ok_or_else(|| eyre!("no theme {name:?} is built in for a picture"))?;
+    }
+    let picture = Picture {
+        view: view_of(args.view),
+        filter: &args.filter,
+        settings,
+        session: Session {
+            context: place.context.clone(),
+            namespace: place.namespace.clone(),
+            read_only: true,
+            ..Session::default()
+        },
+        size: args.size,
+        light: name == Some("light"),
+        now: Timestamp::now(),
+    };
+    Ok(picture.draw(cluster)?)
+}
+
+fn view_of(view: SnapshotView) -> ViewId {
+    match view {
+        SnapshotView::Fleet => ViewId::Fleet,
+        SnapshotView::Nodes => ViewId::Nodes,
+        SnapshotView::Topology => ViewId::Topology,
+        SnapshotView::Queues => ViewId::Queues,
+        SnapshotView::Jobs => ViewId::Jobs,
+        SnapshotView::Tiers => ViewId::Tiers,
+        SnapshotView::Timeline => ViewId::Timeline,
+    }
 }
 
 /// A kind of which it is not settled yet whether it can be read.

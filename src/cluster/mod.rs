@@ -5,6 +5,7 @@ mod adapt;
 pub mod client;
 pub mod context;
 pub mod decode;
+pub mod doctor;
 pub mod elect;
 pub mod events;
 #[cfg(test)]

@@ -49,14 +49,15 @@ impl WorkloadKey {
     /// The workload of a pod: the top controller if its labels or owners tell one, else its
     /// group, else the pod itself. `job` is the pod's owning Job where known.
     ///
-    /// The labels are those of JobSet, Kubeflow, LeaderWorkerSet and KubeRay; a ReplicaSet is
+    /// The labels are those of JobSet, Kubeflow, LeaderWorkerSet, KubeRay and Volcano; a ReplicaSet is
     /// traced to its Deployment by the `pod-template-hash` suffix that Deployments give it.
     pub fn of_pod(pod: &Pod, job: Option<&Job>) -> Self {
-        const BY_LABEL: [(&str, &str); 5] = [
+        const BY_LABEL: [(&str, &str); 6] = [
             ("jobset.sigs.k8s.io/jobset-name", "JobSet"),
             ("leaderworkerset.sigs.k8s.io/name", "LeaderWorkerSet"),
             ("ray.io/cluster", "RayCluster"),
             ("mpi-job-name", "MPIJob"),
+            ("volcano.sh/job-name", "VolcanoJob"),
             ("training.kubeflow.org/job-name", ""),
         ];
         let key = |kind: &str, name: &str| WorkloadKey {

@@ -7,6 +7,7 @@ use super::browse::{Ask, Listing, NoListing, ResourceRef};
 use super::command::{Place, Where};
 use super::frame::Parts;
 use super::history::{History, Stop};
+use super::keep::Kept;
 use super::logs::{LogAsk, LogLine, Logs};
 use super::messages::{Level, Messages};
 use super::object::ObjectRef;
@@ -109,6 +110,8 @@ pub enum Cmd {
     Logs(LogAsk),
     /// Stop following logs.
     StopLogs,
+    /// Keep this for the next session.
+    Keep(Kept),
     /// Look at another context; answer with [`Msg::Session`] or [`Msg::NotSwitched`]. A later one
     /// takes the place of one without its answer.
     SwitchContext(Str),
@@ -146,6 +149,10 @@ pub struct App {
     pub(super) behind: bool,
     /// The logs that are open.
     pub(super) logs: Logs,
+    /// What is kept from session to session; `None`: nothing is.
+    pub(super) kept: Option<Kept>,
+    /// Whether views and filters are kept.
+    pub(super) remembers: bool,
     /// What each view was last brought up to date with.
     pub(super) prepared: Vec<Stamp>,
 }
@@ -160,6 +167,7 @@ impl App {
     ) -> Self {
         let Settings {
             keymap,
+            depth,
             theme,
             glyphs,
             notes,
@@ -173,8 +181,10 @@ impl App {
             let text = format!("{count} notes on your files: type :messages to read them");
             messages.add(now, Level::Warn, text);
         }
+        let mut world = World::new(theme, glyphs, keymap, session);
+        world.depth = depth;
         App {
-            world: World::new(theme, glyphs, keymap, session),
+            world,
             prepared: vec![Stamp::default(); views.len()],
             views,
             current: 0,
@@ -182,6 +192,8 @@ impl App {
             history: History::default(),
             messages,
             logs: Logs::default(),
+            kept: None,
+            remembers: false,
             dirty: true,
             wanted: None,
             screen: Rect::ZERO,

@@ -59,6 +59,8 @@ pub enum CommandId {
     Lens,
     /// Something that only some views can do.
     Act(Act),
+    /// Shows the tour.
+    Tour,
     /// Shows all messages.
     Messages,
     /// Shows the state of each source.
@@ -463,6 +465,9 @@ pub const COMMANDS: &[Command] = &[
     move_row!(HalfUp, "half-page-up", "Half a page up."),
     move_row!(HalfDown, "half-page-down", "Half a page down."),
 
+    reads(CommandId::Tour, "tour", "tour", Group::Console, 0,
+        |w| if w.place == Place::Entry { When::No } else { When::Yes },
+        "Shows on one screen what there is and the keys that lead everywhere."),
     reads(CommandId::Messages, "messages", "messages", Group::Console, 0,
         |w| if w.place == Place::Entry { When::No } else { When::Yes },
         "Shows all messages of this session."),

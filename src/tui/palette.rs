@@ -61,12 +61,44 @@ pub(super) fn items(app: &App) -> Vec<Item> {
         let go = Choice::Go(Target::Workload(key.clone()));
         item([&*key.namespace, "/", &*key.name].concat(), &key.kind, go)
     }));
+    let queues = world
+        .cluster
+        .queues()
+        .filter_map(|q| q.queue())
+        .map(|q| &q.key);
+    named.extend(
+        queues
+            .filter(|k| k.namespace.is_empty() || ctx.in_scope(&k.namespace))
+            .map(|key| {
+                let note = format!("{} of {}", key.kind, key.admitter);
+                item(
+                    key.to_string(),
+                    note,
+                    Choice::Go(Target::Queue(key.clone())),
+                )
+            }),
+    );
+    named.extend(settings(app));
     named.extend(resources(&world.browse.resources));
     for item in &mut named {
         item.at_once = false;
     }
     items.extend(named);
     items
+}
+
+/// Settings that can be changed while the console runs.
+fn settings(app: &App) -> Vec<Item> {
+    let world = app.world();
+    let themes = super::theme::Theme::names().map(|name| Item {
+        disabled: (name == world.theme.name()).then_some("this is the one in force"),
+        ..item(format!("theme {name}"), "setting", Choice::Theme(name))
+    });
+    let signs = [("signs ascii", true), ("signs full", false)].map(|(label, ascii)| Item {
+        disabled: (ascii == world.glyphs.ascii).then_some("so it is drawn now"),
+        ..item(label, "setting", Choice::Signs(ascii))
+    });
+    themes.chain(signs).collect()
 }
 
 /// The collections of the API; one name of several groups is told apart by its group.

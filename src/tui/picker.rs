@@ -36,6 +36,10 @@ pub(super) enum Choice {
     SortBy(&'static str),
     /// Look through a lens.
     Lens(&'static str),
+    /// Draws with another built-in theme.
+    Theme(&'static str),
+    /// Draws with ASCII only, or with all signs.
+    Signs(bool),
 }
 
 /// A text of an item. A large cluster has many items, so what exists already is not copied.

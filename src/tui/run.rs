@@ -314,7 +314,7 @@ impl<W: Write> Console<W> {
 
     async fn signal(&mut self, asked: Asked) -> Result<Turn, TerminalError> {
         match asked {
-            Asked::Leave => return Ok(Turn::End),
+            Asked::Leave => return self.update(Msg::Quit).await,
             Asked::Stop => self.suspend(false).await?,
             Asked::Continued => {
                 if self.input.is_some() {

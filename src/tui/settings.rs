@@ -30,6 +30,8 @@ pub struct Choices {
 pub struct Settings {
     /// Keys.
     pub keymap: Keymap,
+    /// Colours of the terminal.
+    pub depth: Depth,
     /// Styles.
     pub theme: Theme,
     /// Signs.
@@ -43,6 +45,7 @@ impl Settings {
     pub fn built_in(depth: Depth, glyphs: Glyphs) -> Self {
         Settings {
             keymap: Keymap::built_in(),
+            depth,
             theme: Theme::default_for(depth),
             glyphs,
             notes: Vec::new(),

@@ -27,6 +27,8 @@ pub(super) enum Body {
     Sources,
     /// What could not be read.
     Unreadable,
+    /// The tour.
+    Tour,
     /// Why a thing is where it is; made anew when the cluster changes.
     Why(Target),
     /// Logs of pods, by the turn of the question; lines are added.

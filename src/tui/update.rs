@@ -20,6 +20,7 @@ use super::prompt::{Prompt, Purpose};
 use super::reports;
 use super::session::Session;
 use super::text_pane::{self, Body, TextPane};
+use super::theme::Theme;
 use super::view::{Opens, Sort, Target, View, ViewId};
 use crate::model::Str;
 
@@ -58,7 +59,7 @@ impl App {
                 }
             }
             Msg::Browsed { ask, result } => self.world.browse.take(&ask, result, now),
-            Msg::Session(session) => self.enter(session),
+            Msg::Session(session) => return self.enter(session),
             Msg::NotSwitched { context, why } => {
                 self.world.connecting = None;
                 let text = format!("{context} cannot be opened: {why}");
@@ -68,16 +69,17 @@ impl App {
             Msg::Leader(leader) => self.world.leader = leader,
             Msg::Notice(level, text) => self.note(level, crate::model::clean(&text, 1_000)),
             Msg::Tick => {}
-            Msg::Quit => return vec![Cmd::Quit],
+            Msg::Quit => return self.quit(),
         }
         Vec::new()
     }
 
-    fn enter(&mut self, session: Session) {
+    fn enter(&mut self, session: Session) -> Vec<Cmd> {
         if session.generation == self.world.session.generation {
             self.world.session = session;
-            return;
+            return Vec::new();
         }
+        let keep = self.to_keep();
         self.world.enter(session);
         self.layers.clear();
         self.logs = Logs::default();
@@ -92,6 +94,8 @@ impl App {
             while view.leave() {}
             let _ = view.set_filter("");
         }
+        self.restore_here();
+        keep.into_iter().collect()
     }
 
     fn fetched(&mut self, object: &ObjectRef, result: Result<String, String>) {
@@ -129,7 +133,7 @@ impl App {
         // These must work whatever is open and whatever the keymap says.
         match id {
             Some(CommandId::Quit | CommandId::Suspend | CommandId::Redraw) if key.ctrl => {}
-            None if key.ctrl && key.code == Code::Char('c') => return vec![Cmd::Quit],
+            None if key.ctrl && key.code == Code::Char('c') => return self.quit(),
             _ => match self.layers.last_mut() {
                 Some(Layer::Picker(picker)) => {
                     let picked = picker.key(key);
@@ -184,6 +188,20 @@ impl App {
                     Choice::Lens(name) => {
                         self.on_view(|v| v.set_lens(name));
                         Vec::new()
+                    }
+                    Choice::Theme(name) => {
+                        if let Some(theme) = Theme::built_in(name, self.world.depth) {
+                            self.world.theme = theme;
+                            self.note(
+                                Level::Info,
+                                format!("theme {name}; `theme` in config.toml keeps it"),
+                            );
+                        }
+                        vec![Cmd::Redraw]
+                    }
+                    Choice::Signs(ascii) => {
+                        self.world.glyphs = super::glyphs::Glyphs { ascii };
+                        vec![Cmd::Redraw]
                     }
                     Choice::SortBy(column) => {
                         self.sort_by(column);
@@ -446,7 +464,8 @@ impl App {
             CommandId::Refresh => return self.ask_again(),
             CommandId::Redraw => return vec![Cmd::Redraw],
             CommandId::Suspend => return vec![Cmd::Suspend],
-            CommandId::Quit => return vec![Cmd::Quit],
+            CommandId::Tour => self.open_tour(),
+            CommandId::Quit => return self.quit(),
         }
         Vec::new()
     }
@@ -546,6 +565,16 @@ impl App {
         let world = &self.world;
         let lines = help::lines(&world.keymap, &self.place(), &world.theme, &columns);
         self.push_text(TextPane::new(Body::Help, "keys", lines));
+    }
+
+    fn quit(&mut self) -> Vec<Cmd> {
+        self.to_keep().into_iter().chain([Cmd::Quit]).collect()
+    }
+
+    pub(super) fn open_tour(&mut self) {
+        let world = &self.world;
+        let lines = super::tour::lines(&world.keymap, &world.theme, world.session.read_only);
+        self.push_text(TextPane::new(Body::Tour, "the tour", lines));
     }
 
     /// Tells why the thing under the cursor is where it is.

@@ -8,7 +8,7 @@ use super::browse::Browse;
 use super::glyphs::Glyphs;
 use super::keymap::Keymap;
 use super::session::{Leader, Session};
-use super::theme::Theme;
+use super::theme::{Depth, Theme};
 use super::view::{Ctx, Stamp};
 use crate::model::{Cluster, Figures, Pricing, Str, WorkloadKey};
 
@@ -28,6 +28,8 @@ pub struct World {
     pub connecting: Option<Str>,
     /// Who decides.
     pub leader: Leader,
+    /// Colours of the terminal.
+    pub depth: Depth,
     /// Styles.
     pub theme: Theme,
     /// Signs.
@@ -54,6 +56,7 @@ impl World {
             session,
             connecting: None,
             leader: Leader::default(),
+            depth: Depth::Mono,
             theme,
             glyphs,
             keymap,

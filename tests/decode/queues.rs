@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use gpudeck::cluster::decode::{Decoder, Object};
-use gpudeck::model::{Foreign, ForeignBody, GpuResource, Kind};
+use gpudeck::model::{Cluster, Foreign, ForeignBody, GpuResource, Kind, WorkloadRow};
+use gpudeck::tui::views::pods;
 use serde_json::Value;
 
 use crate::samples::{file, kind_of};
@@ -260,11 +261,11 @@ fn jobs_of_all_kinds() {
         ),
         (
             "jobs/leaderworkerset-with-pods.json",
-            &["LeaderWorkerSet team-nlp/x"],
+            &["LeaderWorkerSet team-nlp/deepseek | its pods tell | 4 pods ask 32 gpu"],
         ),
         (
             "jobs/mpijob-with-pods.json",
-            &["MPIJob team-nlp/nccl-allreduce"],
+            &["MPIJob team-nlp/nccl-allreduce | its pods tell | 3 pods ask 16 gpu | queue nlp"],
         ),
         (
             "jobs/pytorchjob-with-pods.json",
@@ -284,5 +285,103 @@ fn jobs_of_all_kinds() {
         ),
     ] {
         check(name, wanted);
+    }
+}
+
+/// The workloads of a file, and of each the pods in the order in which they are looked at.
+fn workloads(name: &str) -> Vec<String> {
+    let mut cluster = Cluster::new();
+    let mut decoder = Decoder::new();
+    for object in file(name) {
+        let Some(kind) = kind_of(&object) else {
+            continue;
+        };
+        cluster.apply(
+            &decoder
+                .decode(kind, &object.to_string())
+                .unwrap()
+                .into_set(),
+        );
+    }
+    let row = |w: Arc<WorkloadRow>| {
+        let asks: Vec<String> = w
+            .asked
+            .iter()
+            .map(|(r, n)| format!("{n} {}", device(r)))
+            .collect();
+        let pods = pods::all(&cluster, &pods::Scope::Workload(w.key.clone()));
+        let first = pods.first().map_or("no pods".to_owned(), |p| {
+            let rank = p
+                .rank
+                .as_ref()
+                .map_or("no rank".to_owned(), ToString::to_string);
+            format!("first {} ({rank})", p.pod.meta.name)
+        });
+        format!(
+            "{} {} {} {}/{} asks {} | {first}",
+            w.key.kind,
+            w.key.name,
+            w.state.name(),
+            w.running,
+            w.pods,
+            asks.join(" + ")
+        )
+    };
+    cluster.workloads().map(row).collect()
+}
+
+#[test]
+fn each_job_is_one_row_and_its_straggler_comes_first() {
+    for (name, wanted) in [
+        (
+            "jobs/batch-job-kueue-suspend-and-gates.json",
+            &[
+                "Job ablate-3 suspended 0/0 asks  | no pods",
+                "Job llm-7b-pre waiting 2/4 asks 24 gpu | first llm-7b-pre-2-zgke7 (2)",
+            ][..],
+        ),
+        (
+            "jobs/jobset-with-job-and-pods.json",
+            &[
+                "JobSet moe-8x22 running 2/2 asks 16 gpu | first moe-8x22-workers-0-0-syzaa \
+                 (workers 0.0)",
+            ],
+        ),
+        (
+            "jobs/kserve-deployment-mig-pdb.json",
+            &[
+                "Deployment embed-predictor running 2/3 asks 2 1g.10gb | first \
+                 embed-predictor-57946f6c67-zz9zz (no rank)",
+            ],
+        ),
+        (
+            "jobs/leaderworkerset-with-pods.json",
+            &["LeaderWorkerSet deepseek waiting 3/4 asks 32 gpu | first deepseek-1-1 (1.1)"],
+        ),
+        (
+            "jobs/mpijob-with-pods.json",
+            &["MPIJob nccl-allreduce running 3/3 asks 16 gpu | first \
+                 nccl-allreduce-launcher-x8v2k (launcher)"],
+        ),
+        (
+            "jobs/pytorchjob-with-pods.json",
+            &["PyTorchJob bert-ft waiting 2/3 asks 24 gpu | first bert-ft-worker-1 (worker 1)"],
+        ),
+        (
+            "jobs/rayjob-raycluster-with-pods.json",
+            &["RayJob tune-lora running 2/2 asks 8 gpu | first \
+                 tune-lora-r8s2d-h100-worker-vbltl (h100)"],
+        ),
+        (
+            "jobs/trainjob-suspended.json",
+            &["TrainJob sft-13b suspended 0/0 asks 32 gpu | no pods"],
+        ),
+        (
+            "queues/volcano-job-command.json",
+            &["VolcanoJob llama-sft running 1/1 asks 8 gpu | first llama-sft-worker-1 (worker 1)"],
+        ),
+    ] {
+        let found = workloads(name);
+        assert!(found == wanted, "{name}: {found:#?}");
     }
 }

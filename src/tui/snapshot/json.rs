@@ -240,6 +240,8 @@ fn job(row: &JobRow) -> Value {
         "failed": w.failed,
         "done": w.done,
         "priority": w.priority,
+        "wanted": w.wanted,
+        "queue": w.queue.as_deref(),
         "scheduler": &*w.scheduler,
         "created": w.created.map(|t| t.to_string()),
         "reason": w.reason.as_deref(),

@@ -1,18 +1,28 @@
 //! `gpudeck snapshot`: the views without a terminal, with the same figures as the screen, for
 //! scripts and tests.
 
+mod csv;
 mod json;
+mod svg;
 mod text;
 
 use jiff::Timestamp;
 
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use super::app::App;
 use super::filter::Filter;
+use super::session::Session;
+use super::settings::Settings;
 use super::table::Row;
 use super::view::{FilterError, ViewId};
 use super::views::list::Spec;
 use crate::model::{Cluster, Str};
 
+pub use csv::csv;
 pub use json::json;
+pub use svg::svg;
 pub use text::text;
 
 /// What is asked for.
@@ -42,5 +52,44 @@ impl Request<'_> {
         let filter = Filter::parse(self.filter, spec.filter)?;
         let passes = |r: &R| filter.matches(r, self.now, spec.search);
         Ok(rows.into_iter().filter(passes).collect())
+    }
+}
+
+/// A screen to draw.
+pub struct Picture<'a> {
+    /// The view.
+    pub view: ViewId,
+    /// Only rows that pass this filter; empty: all.
+    pub filter: &'a str,
+    /// Keys, theme and signs.
+    pub settings: Settings,
+    /// The place.
+    pub session: Session,
+    /// Columns and rows.
+    pub size: (u16, u16),
+    /// On light ground.
+    pub light: bool,
+    /// The time against which ages are told.
+    pub now: Timestamp,
+}
+
+impl Picture<'_> {
+    /// The screen as SVG.
+    ///
+    /// # Errors
+    /// What is wrong with the filter.
+    pub fn draw(self, cluster: Cluster) -> Result<String, FilterError> {
+        let mut app = App::new(self.settings, self.session, super::views::all(), self.now);
+        app.open_view(self.view);
+        if let Some(view) = app.view_mut() {
+            view.set_filter(self.filter)?;
+        }
+        app.world.pricing = cluster.pricing().clone();
+        app.world.cluster = cluster;
+        app.world.now = self.now;
+        let area = Rect::new(0, 0, self.size.0, self.size.1);
+        let mut buf = Buffer::empty(area);
+        app.render(area, &mut buf);
+        Ok(svg(&buf, self.light))
     }
 }

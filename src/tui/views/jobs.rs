@@ -111,7 +111,7 @@ fn pods(row: &JobRow, ctx: &Ctx<'_>) -> Cell {
     let text = format!(
         "{}/{}",
         format::count(w.running.into()),
-        format::count(w.pods.into())
+        format::count(w.pods.max(w.wanted.unwrap_or(0)).into())
     );
     Cell::Text(text, ctx.style(Meaning::Text))
 }
@@ -145,7 +145,7 @@ fn text(text: &str, meaning: Meaning, ctx: &Ctx<'_>) -> Cell {
     Cell::Text(text.to_owned(), ctx.style(meaning))
 }
 
-/// Columns, and in which order they go when it gets narrow: scheduler, kind, priority, pods,
+/// Columns, and in which order they go when it gets narrow: queue, scheduler, kind, priority, pods,
 /// namespace, age.
 static COLUMNS: &[Column<Job>] = &[
     Column {
@@ -259,6 +259,22 @@ static COLUMNS: &[Column<Job>] = &[
             }
         },
         order: Some(|r| SortKey::text(&r.0.scheduler)),
+    },
+    Column {
+        header: "QUEUE",
+        name: "queue",
+        width: Width::Flex {
+            min: 12,
+            max: 24,
+            weight: 1,
+        },
+        align: Align::Left,
+        drop: 7,
+        cell: |r, ctx, _| {
+            let queue = r.0.queue.as_deref().unwrap_or_default();
+            text(queue, Meaning::Muted, ctx)
+        },
+        order: Some(|r| SortKey::known(r.0.queue.as_ref(), SortKey::text)),
     },
     Column {
         header: "AGE",
@@ -378,6 +394,13 @@ static FILTER: &[FilterColumn<JobRow>] = &[
         value: |r, _| Value::text(&r.0.scheduler),
     },
     FilterColumn {
+        name: "queue",
+        aliases: &[],
+        unit: Unit::Text,
+        about: "queue of the system that admits it",
+        value: |r, _| r.0.queue.as_deref().map_or(Value::Unknown, Value::text),
+    },
+    FilterColumn {
         name: "age",
         aliases: &[],
         unit: Unit::Secs,
@@ -411,6 +434,7 @@ pub(crate) static SPEC: Spec<JobRow> = Spec {
         "pods",
         "prio",
         "scheduler",
+        "queue",
         "age",
         "reason",
     ],

@@ -11,7 +11,9 @@ use super::describe;
 use super::jobs::since;
 use super::list::{List, News, Spec, in_order, list_view};
 use super::nodes::{age, number, unknown};
-use crate::model::{Cluster, DecisionKind, GpuResource, Kind, Phase, Pod, Str, Uid, WorkloadKey};
+use crate::model::{
+    Cluster, DecisionKind, GpuResource, Kind, Phase, Pod, Rank, Str, Uid, WorkloadKey,
+};
 use crate::tui::filter::{FilterColumn, Unit, Value, contains};
 use crate::tui::format;
 use crate::tui::sort_key::SortKey;
@@ -35,6 +37,10 @@ pub struct PodRow {
     pub pod: Arc<Pod>,
     /// The latest decision's reason while it waits, else the pod's own.
     pub reason: Option<Str>,
+    /// Which of its job's pods it is.
+    pub rank: Option<Rank>,
+    /// Whether it stands in a list by name.
+    by_name: bool,
 }
 
 impl Row for PodRow {
@@ -44,11 +50,42 @@ impl Row for PodRow {
         self.pod.meta.uid.clone()
     }
 
-    /// By namespace and name; the sign between them is below all that names contain.
+    /// Of a workload the straggler first: what waits, the longest wait before others, then what is
+    /// not up, what runs by rank, what ended. On a node by namespace and name; the sign between them
+    /// is below all that names contain.
     fn place(&self) -> SortKey {
         let meta = &self.pod.meta;
-        SortKey::str(&format!("{}\u{1}{}", meta.namespace, meta.name))
+        if self.by_name {
+            return SortKey::str(&format!("{}\u{1}{}", meta.namespace, meta.name));
+        }
+        let created = meta.created.map_or(i64::MAX, Timestamp::as_second);
+        let class = match self.pod.phase {
+            _ if self.pod.is_waiting() => 0,
+            Phase::Pending => 1,
+            Phase::Unknown => 2,
+            Phase::Failed => 3,
+            Phase::Running if !self.pod.ready => 4,
+            Phase::Running => 5,
+            Phase::Succeeded => 6,
+        };
+        let rank = self
+            .rank
+            .as_ref()
+            .map_or_else(|| meta.name.to_string(), rank_key);
+        let waits = if class < 2 { created } else { 0 };
+        SortKey::number_and_text(class, &format!("{waits:020}{rank}"))
     }
+}
+
+/// A text whose order is that of the ranks: numbers in full width.
+fn rank_key(rank: &Rank) -> String {
+    let number = |n: Option<u32>| n.map_or(0, |n| u64::from(n) + 1);
+    let role = rank.role.as_deref().unwrap_or_default();
+    format!(
+        "{role}\u{1}{:010}{:010}",
+        number(rank.group),
+        number(rank.index)
+    )
 }
 
 impl PodRow {
@@ -61,6 +98,8 @@ impl PodRow {
             _ => None,
         };
         PodRow {
+            rank: pod.rank(),
+            by_name: false,
             reason: decided.or_else(|| pod.reason.clone()),
             pod: pod.clone(),
         }
@@ -101,14 +140,16 @@ impl PodRow {
     }
 }
 
-/// Pods of a scope by name.
+/// Pods of a scope: of a workload the straggler first, of a node by name.
 pub fn all(cluster: &Cluster, scope: &Scope) -> Vec<PodRow> {
     match scope {
-        Scope::Workload(key) => cluster
-            .workload_pods(key)
-            .into_iter()
-            .map(|p| PodRow::of(p, cluster))
-            .collect(),
+        Scope::Workload(key) => in_order(
+            cluster
+                .workload_pods(key)
+                .into_iter()
+                .map(|p| PodRow::of(p, cluster))
+                .collect::<Vec<_>>(),
+        ),
         Scope::Node(name) => of_node(cluster, name),
     }
 }
@@ -124,7 +165,10 @@ fn of_node(cluster: &Cluster, name: &Str) -> Vec<PodRow> {
         .into_iter()
         .flat_map(|h| &h.pods)
         .filter_map(|uid| cluster.pod(uid))
-        .map(|p| PodRow::of(p, cluster));
+        .map(|p| PodRow {
+            by_name: true,
+            ..PodRow::of(p, cluster)
+        });
     in_order(rows.collect())
 }
 
@@ -134,7 +178,7 @@ fn text(text: &str, meaning: Meaning, ctx: &Ctx<'_>) -> Cell {
     Cell::Text(text.to_owned(), ctx.style(meaning))
 }
 
-/// Columns, and in which order they go when it gets narrow: namespace, age, restarts, ask.
+/// Columns, and in which order they go when it gets narrow: namespace, age, restarts, ask, rank.
 static COLUMNS: &[Column<Row_>] = &[
     Column {
         header: "POD",
@@ -148,6 +192,22 @@ static COLUMNS: &[Column<Row_>] = &[
         drop: 0,
         cell: |r, ctx, _| text(&r.pod.meta.name, Meaning::Text, ctx),
         order: Some(|r| SortKey::text(&r.pod.meta.name)),
+    },
+    Column {
+        header: "RANK",
+        name: "rank",
+        width: Width::Flex {
+            min: 5,
+            max: 18,
+            weight: 1,
+        },
+        align: Align::Left,
+        drop: 1,
+        cell: |r, ctx, _| match &r.rank {
+            Some(rank) => text(&rank.to_string(), Meaning::Text, ctx),
+            None => text("", Meaning::Muted, ctx),
+        },
+        order: Some(|r| SortKey::known(r.rank.as_ref(), |r| SortKey::str(&rank_key(r)))),
     },
     Column {
         header: "NS",
@@ -258,6 +318,17 @@ static FILTER: &[FilterColumn<PodRow>] = &[
         value: |r, _| Value::text(&r.pod.meta.namespace),
     },
     FilterColumn {
+        name: "rank",
+        aliases: &[],
+        unit: Unit::Text,
+        about: "which of its job's pods it is, such as \"worker 3\"",
+        value: |r, _| {
+            r.rank
+                .as_ref()
+                .map_or(Value::Unknown, |r| Value::Text(r.to_string().into()))
+        },
+    },
+    FilterColumn {
         name: "node",
         aliases: &[],
         unit: Unit::Text,
@@ -310,7 +381,7 @@ static FILTER: &[FilterColumn<PodRow>] = &[
 static SPEC: Spec<PodRow> = Spec {
     columns: COLUMNS,
     sortable: &[
-        "name", "ns", "node", "phase", "gpus", "restarts", "age", "reason",
+        "name", "rank", "ns", "node", "phase", "gpus", "restarts", "age", "reason",
     ],
     filter: FILTER,
     search: PodRow::search,
