@@ -10,6 +10,7 @@ use super::decision::Decision;
 use super::delta::{Change, Delta, Gone, Kind, SourceReport};
 use super::event::Event;
 use super::fabric::FabricRules;
+use super::fault::NodeFaults;
 use super::figures::NodeFacts;
 use super::gpu::{GpuResource, MigProfile};
 use super::job::{Job, Namespace, PriorityClass};
@@ -75,9 +76,10 @@ pub struct Cluster {
     version: u64,
     node_changes: ChangeLog<Str>,
     workload_changes: ChangeLog<WorkloadKey>,
-    /// Version of the last Event or decision.
+    /// Version of the last Event, decision or fault of a node.
     happened: u64,
     foreign: ForeignState,
+    faults: NodeFaults,
     pricing: Arc<Pricing>,
 }
 
@@ -102,6 +104,9 @@ impl Cluster {
         match delta {
             Delta::Node(Change::Set(node)) => {
                 self.set_single_profile(node);
+                if self.faults.set(node) {
+                    self.happened = self.version;
+                }
                 let entry = self.nodes.entry(node.meta.name.clone()).or_default();
                 entry.node = Some(node.clone());
                 entry.facts = OnceLock::new();
@@ -176,6 +181,9 @@ impl Cluster {
         if let Some(entry) = self.nodes.get_mut(&gone.name) {
             if entry.node.as_ref().is_some_and(|n| n.meta.uid != gone.uid) {
                 return;
+            }
+            if self.faults.remove(&gone.name) {
+                self.happened = self.version;
             }
             entry.node = None;
             entry.facts = OnceLock::new();

@@ -11,6 +11,7 @@ mod delta;
 mod devices;
 mod event;
 mod fabric;
+mod fault;
 mod figures;
 mod foreign;
 mod gpu;
@@ -33,6 +34,7 @@ mod unreadable;
 mod workload;
 mod workload_entry;
 pub mod xid;
+mod xid_code;
 
 pub use cluster::Cluster;
 pub use condition::Condition;
@@ -41,6 +43,7 @@ pub use delta::{Change, Delta, Gone, Kind, SourceReport, SourceState};
 pub use devices::{DeviceSource, Holder, KnownDevice, KnownInstance};
 pub use event::{Event, Severity};
 pub use fabric::{FabricRules, LabelLevels, NamedPlace, NodeLinks, Place, Switch};
+pub use fault::NodeFault;
 pub use figures::{Figures, MigFigure, ModelFigure, NamespaceFigure, NodePart};
 pub use foreign::{
     Admitter, AdmitterQueue, EntryState, Foreign, ForeignApi, ForeignBody, ForeignJob, ForeignKind,
@@ -70,3 +73,4 @@ pub use tier_figure::{Money, TierFigure};
 pub use workload::{GroupName, WorkloadKey, WorkloadState};
 pub use workload_entry::WorkloadRow;
 pub use xid::XidClass;
+pub use xid_code::XidCode;

@@ -9,7 +9,7 @@ use crate::model::{Cluster, Pod};
 pub(super) fn view_of(target: &Target) -> ViewId {
     match target {
         Target::Node(_) | Target::Gpu(..) => ViewId::Nodes,
-        Target::Event(_) | Target::Decision(..) => ViewId::Timeline,
+        Target::Event(_) | Target::Decision(..) | Target::Fault(..) => ViewId::Timeline,
         Target::Workload(_) | Target::Pod(_) | Target::Namespace(_) => ViewId::Jobs,
         Target::Queue(_) => ViewId::Queues,
         Target::Tier(_) => ViewId::Tiers,
@@ -71,7 +71,7 @@ pub(super) fn owner(target: &Target, cluster: &Cluster) -> Option<Target> {
         Target::Workload(key) => cluster
             .entry_of(key)
             .map(|e| Target::Queue(e.queue.clone())),
-        Target::Gpu(node, _) => Some(Target::Node(node.clone())),
+        Target::Gpu(node, _) | Target::Fault(node, _) => Some(Target::Node(node.clone())),
         Target::Queue(key) => cluster
             .queue(key)?
             .queue()?
@@ -113,7 +113,7 @@ pub(super) fn subject(cluster: &Cluster, event: &crate::model::Event) -> Option<
 /// The node of a thing; of a workload that of its first rank.
 pub(super) fn node(target: &Target, cluster: &Cluster) -> Option<Target> {
     match target {
-        Target::Gpu(node, _) => Some(Target::Node(node.clone())),
+        Target::Gpu(node, _) | Target::Fault(node, _) => Some(Target::Node(node.clone())),
         Target::Event(uid) => {
             let event = cluster.event(uid)?;
             (&*event.subject_kind == "Node").then(|| Target::Node(event.subject_name.clone()))

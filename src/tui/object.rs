@@ -34,7 +34,9 @@ impl ObjectRef {
             resource: None,
         };
         Some(match target {
-            Target::Node(name) | Target::Gpu(name, _) => object("Node", "", name),
+            Target::Node(name) | Target::Gpu(name, _) | Target::Fault(name, _) => {
+                object("Node", "", name)
+            }
             Target::Namespace(name) => object("Namespace", "", name),
             Target::Workload(key) => object(&key.kind, &key.namespace, &key.name),
             Target::Pod(uid) | Target::Decision(_, uid) => {
@@ -102,6 +104,7 @@ pub fn copied_name(target: &Target, cluster: &Cluster) -> Option<String> {
     Some(match target {
         Target::Node(name)
         | Target::Gpu(name, _)
+        | Target::Fault(name, _)
         | Target::Namespace(name)
         | Target::Domain(name) => name.to_string(),
         Target::Workload(key) => key.to_string(),

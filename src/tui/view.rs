@@ -104,6 +104,8 @@ pub enum Target {
     Event(Uid),
     /// A decision of our scheduler: when and about which pod.
     Decision(Timestamp, Uid),
+    /// A condition of a node, by the node and its type.
+    Fault(Str, Str),
     /// A namespace.
     Namespace(Str),
     /// A part of the network, by the way to it from the top: `core core-1/leaf leaf-2`.

@@ -7,6 +7,7 @@ use super::super::decision::{Decision, DecisionKind};
 use super::super::delta::{Kind, SourceReport, SourceState};
 use super::super::event::Event;
 use super::super::fabric::{FabricRules, Place};
+use super::super::fault::NodeFault;
 use super::super::figures::{NamespaceFigure, NodeFacts};
 use super::super::foreign::{ForeignJob, QueueEntry};
 use super::super::gpu::GpuResource;
@@ -43,7 +44,12 @@ impl Cluster {
         self.workload_changes.since(version)
     }
 
-    /// The version in which an Event or a decision came last, or an Event went.
+    /// Faults of nodes, and what is planned for them, by node.
+    pub fn node_faults(&self) -> impl Iterator<Item = &NodeFault> {
+        self.faults.all()
+    }
+
+    /// The version in which an Event, a decision or a fault of a node came last, or one went.
     pub fn happened(&self) -> u64 {
         self.happened
     }

@@ -298,12 +298,14 @@ fn tier(row: &TierRow) -> Value {
 
 fn happening(h: &Happening) -> Value {
     let pods = match h {
-        Happening::Event(_) => None,
+        Happening::Event(_) | Happening::Fault(_) => None,
         Happening::Decision(_, more) => Some(more + 1),
     };
     json!({
         "at": h.at().map(|t| t.to_string()),
         "class": h.class(),
+        "what": h.what().name(),
+        "xid": h.xid().map(|x| x.code),
         "kind": h.kind(),
         "namespace": h.namespace(),
         "name": h.name(),

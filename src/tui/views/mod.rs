@@ -5,6 +5,7 @@ pub mod describe;
 pub mod drill;
 pub mod fleet;
 pub mod gpu_look;
+pub mod happening;
 pub mod jobs;
 pub mod lens;
 pub mod list;

@@ -8,9 +8,10 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::describe;
+use super::happening::{self, What};
 use super::jobs::since;
 use super::list::{List, News, Spec, list_view};
-use crate::model::{Cluster, Decision, DecisionKind, Event, Kind, Severity};
+use crate::model::{Cluster, Decision, DecisionKind, Event, Kind, NodeFault, Severity, XidCode};
 use crate::tui::filter::{FilterColumn, Unit, Value, contains};
 use crate::tui::format;
 use crate::tui::glyphs::Glyph;
@@ -29,6 +30,8 @@ pub enum Happening {
     Event(Arc<Event>),
     /// A decision of our scheduler, and how many more pods it was made about in the same breath.
     Decision(Arc<Decision>, usize),
+    /// A condition of a node that tells of a fault or of something planned, as it is now.
+    Fault(Arc<NodeFault>),
 }
 
 impl Row for Happening {
@@ -38,6 +41,7 @@ impl Row for Happening {
         match self {
             Happening::Event(event) => Target::Event(event.meta.uid.clone()),
             Happening::Decision(decision, _) => Target::Decision(decision.at, decision.pod.clone()),
+            Happening::Fault(fault) => Target::Fault(fault.node.clone(), fault.kind.clone()),
         }
     }
 
@@ -53,6 +57,7 @@ impl Happening {
         match self {
             Happening::Event(event) => event.last_seen.or(event.meta.created),
             Happening::Decision(decision, _) => Some(decision.at),
+            Happening::Fault(fault) => fault.since,
         }
     }
 
@@ -61,6 +66,7 @@ impl Happening {
         match self {
             Happening::Event(event) => &event.subject_namespace,
             Happening::Decision(decision, _) => &decision.namespace,
+            Happening::Fault(_) => "",
         }
     }
 
@@ -69,6 +75,7 @@ impl Happening {
         match self {
             Happening::Event(event) => &event.subject_kind,
             Happening::Decision(..) => "Pod",
+            Happening::Fault(_) => "Node",
         }
     }
 
@@ -77,6 +84,7 @@ impl Happening {
         match self {
             Happening::Event(event) => &event.subject_name,
             Happening::Decision(decision, _) => &decision.name,
+            Happening::Fault(fault) => &fault.node,
         }
     }
 
@@ -98,6 +106,7 @@ impl Happening {
         match self {
             Happening::Event(event) => &event.reporter,
             Happening::Decision(..) => "gpudeck",
+            Happening::Fault(_) => "condition",
         }
     }
 
@@ -108,6 +117,20 @@ impl Happening {
             Happening::Decision(decision, _) => match decision.kind {
                 DecisionKind::Placed { .. } => "placed",
                 DecisionKind::Waiting(_) => "waits",
+            },
+            Happening::Fault(fault) => &fault.kind,
+        }
+    }
+
+    /// What kind of thing it is.
+    pub fn what(&self) -> What {
+        match self {
+            Happening::Event(event) => What::of_event(event),
+            Happening::Fault(fault) if fault.planned => What::Fleet,
+            Happening::Fault(_) => What::Fault,
+            Happening::Decision(decision, _) => match decision.kind {
+                DecisionKind::Placed { .. } => What::Placed,
+                DecisionKind::Waiting(_) => What::Waits,
             },
         }
     }
@@ -121,6 +144,9 @@ impl Happening {
                 } else {
                     String::new()
                 };
+                if let Some(xid) = happening::xid(event) {
+                    return format!("{}{times} ({})", happening::told(&xid), event.reason);
+                }
                 if event.message.is_empty() {
                     format!("{}{times}", event.reason)
                 } else {
@@ -133,21 +159,21 @@ impl Happening {
                     format!("waits: {}", crate::tui::reason::short(&reason.to_string()))
                 }
             },
+            Happening::Fault(fault) => {
+                match XidCode::in_condition(&fault.kind, &fault.reason, &fault.message) {
+                    Some(xid) => format!("{} ({})", happening::told(&xid), fault.kind),
+                    None if fault.message.is_empty() => {
+                        format!("{} since then: {}", fault.kind, fault.reason)
+                    }
+                    None => format!("{} since then: {}", fault.kind, fault.message),
+                }
+            }
         }
     }
 
     /// The sign of its kind.
     pub fn sign(&self) -> (Glyph, Meaning) {
-        match self {
-            Happening::Event(event) if event.severity == Severity::Warning => {
-                (Glyph::GpuSick, Meaning::Warn)
-            }
-            Happening::Event(_) => (Glyph::Dot, Meaning::Muted),
-            Happening::Decision(decision, _) => match decision.kind {
-                DecisionKind::Placed { .. } => (Glyph::Arrow, Meaning::Ok),
-                DecisionKind::Waiting(_) => (Glyph::NotLive, Meaning::Waiting),
-            },
-        }
+        self.what().sign()
     }
 
     /// What filters call it: `warning`, `normal`, `placed` or `waits`.
@@ -155,10 +181,21 @@ impl Happening {
         match self {
             Happening::Event(event) if event.severity == Severity::Warning => "warning",
             Happening::Event(_) => "normal",
+            Happening::Fault(fault) if fault.planned => "normal",
+            Happening::Fault(_) => "warning",
             Happening::Decision(decision, _) => match decision.kind {
                 DecisionKind::Placed { .. } => "placed",
                 DecisionKind::Waiting(_) => "waits",
             },
+        }
+    }
+
+    /// The code of the driver that it tells of.
+    pub fn xid(&self) -> Option<XidCode> {
+        match self {
+            Happening::Event(event) => happening::xid(event),
+            Happening::Fault(f) => XidCode::in_condition(&f.kind, &f.reason, &f.message),
+            Happening::Decision(..) => None,
         }
     }
 
@@ -183,8 +220,13 @@ pub fn all(cluster: &Cluster, in_scope: impl Fn(&str) -> bool) -> Vec<Happening>
     let decisions = cluster
         .decision_log()
         .map(|d| Happening::Decision(d.clone(), 0));
+    let faults = cluster
+        .node_faults()
+        .cloned()
+        .map(|f| Happening::Fault(Arc::new(f)));
     let mut all: Vec<Happening> = events
         .chain(decisions)
+        .chain(faults)
         .filter(|h| h.namespace().is_empty() || in_scope(h.namespace()))
         .collect();
     // Those without a time are the oldest; the key makes the order the same each time.
@@ -224,7 +266,7 @@ pub(crate) fn merge(all: Vec<Happening>) -> Vec<Happening> {
 
 type Entry = Happening;
 
-/// Columns; the reporter goes when it gets narrow.
+/// Columns, and in which order they go when it gets narrow: what, reporter.
 static COLUMNS: &[Column<Entry>] = &[
     Column {
         header: "TIME",
@@ -246,6 +288,18 @@ static COLUMNS: &[Column<Entry>] = &[
             Cell::Text(ctx.glyph(glyph).to_owned(), ctx.style(meaning))
         },
         order: Some(|r| SortKey::str(r.class())),
+    },
+    Column {
+        header: "WHAT",
+        name: "what",
+        width: Width::Fixed(9),
+        align: Align::Left,
+        drop: 2,
+        cell: |r, ctx, _| {
+            let what = r.what();
+            Cell::Text(what.name().to_owned(), ctx.style(what.sign().1))
+        },
+        order: Some(|r| SortKey::number(r.what() as i64)),
     },
     Column {
         header: "SUBJECT",
@@ -274,8 +328,8 @@ static COLUMNS: &[Column<Entry>] = &[
         order: Some(|r| SortKey::str(r.reporter())),
     },
     Column {
-        header: "WHAT",
-        name: "what",
+        header: "TOLD",
+        name: "told",
         width: Width::Flex {
             min: 36,
             max: 400,
@@ -304,6 +358,20 @@ static FILTER: &[FilterColumn<Happening>] = &[
         unit: Unit::Text,
         about: "warning, normal, placed or waits",
         value: |r, _| Value::text(r.class()),
+    },
+    FilterColumn {
+        name: "what",
+        aliases: &[],
+        unit: Unit::Text,
+        about: "preempted, evicted, placed, queued, waits, fault, reclaim, mig, fleet, warning, other",
+        value: |r, _| Value::text(r.what().name()),
+    },
+    FilterColumn {
+        name: "xid",
+        aliases: &[],
+        unit: Unit::Count,
+        about: "code of the driver that it tells of, such as xid=79",
+        value: |r, _| Value::number(r.xid().map(|x| f64::from(x.code))),
     },
     FilterColumn {
         name: "ns",
@@ -352,7 +420,7 @@ static FILTER: &[FilterColumn<Happening>] = &[
 /// What the list of happenings is made of.
 pub(crate) static SPEC: Spec<Happening> = Spec {
     columns: COLUMNS,
-    sortable: &["time", "class", "subject", "from"],
+    sortable: &["time", "what", "class", "subject", "from"],
     filter: FILTER,
     search: Happening::search,
     since: Happening::at,

@@ -23,6 +23,7 @@ pub fn target(target: &Target, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
         Target::Workload(key) => workload::describe(key, ctx),
         Target::Pod(uid) => pod::describe(uid, ctx),
         Target::Event(uid) => small::event(uid, ctx),
+        Target::Fault(node, kind) => small::fault(node, kind, ctx),
         Target::Decision(at, pod) => small::decision(*at, pod, ctx),
         Target::Namespace(name) => small::namespace(name, ctx),
         Target::Queue(key) => queue::describe(key, ctx),

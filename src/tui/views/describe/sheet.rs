@@ -200,6 +200,26 @@ impl<'a> Sheet<'a> {
         }
     }
 
+    /// A link of a chain; `here`: the one that it was opened from.
+    pub(super) fn happening(&mut self, happening: &Happening, here: bool) {
+        let (glyph, meaning) = happening.sign();
+        let time = format::moment(happening.at(), self.ctx.now);
+        let weight = if here { Meaning::Accent } else { Meaning::Text };
+        self.line(vec![
+            Span::styled(format!("{time:>12} "), self.ctx.style(Meaning::Muted)),
+            Span::styled(self.ctx.glyph(glyph), self.ctx.style(meaning)),
+            Span::styled(
+                format!(
+                    " {:<9} {}  {}",
+                    happening.what().name(),
+                    happening.subject(),
+                    happening.sentence()
+                ),
+                self.ctx.style(weight),
+            ),
+        ]);
+    }
+
     /// The finished description.
     pub(in crate::tui::views) fn finish(self) -> Vec<Line<'static>> {
         self.lines

@@ -1,15 +1,22 @@
 //! Events, decisions, namespaces.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use ratatui::text::Line;
 
 use super::sheet::Sheet;
-use crate::model::{Decision, DecisionKind, FilterCount, Reason, Severity, Str, Uid};
+use crate::model::{
+    Decision, DecisionKind, FilterCount, Reason, Severity, Str, Uid, XidCode, XidClass,
+};
 use crate::tui::browse::BrowseRow;
 use crate::tui::format;
 use crate::tui::object::ObjectRef;
+use crate::tui::table::Row;
 use crate::tui::theme::Meaning;
 use crate::tui::view::Ctx;
+use crate::tui::views::happening;
+use crate::tui::views::timeline::{self, Happening};
 
 pub(super) fn event(uid: &Uid, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
     let event = ctx.cluster.event(uid)?;
@@ -36,8 +43,61 @@ pub(super) fn event(uid: &Uid, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
         "seen",
         format!("{} times", format::count(event.count.max(1).into())),
     );
+    if let Some(xid) = crate::tui::views::happening::xid(event) {
+        code(&mut sheet, &xid);
+    }
     sheet.meta(&event.meta);
+    chain(&mut sheet, &Happening::Event(event.clone()), ctx);
     Some(sheet.finish())
+}
+
+/// A condition of a node.
+pub(super) fn fault(node: &Str, kind: &Str, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
+    let mut faults = ctx.cluster.node_faults();
+    let fault = faults.find(|f| f.node == *node && f.kind == *kind)?;
+    let mut sheet = Sheet::new("Condition", &format!("{kind} of node {node}"), ctx);
+    if fault.planned {
+        sheet.styled("is", "planned or under way, no fault", Meaning::Warn);
+    } else {
+        sheet.styled("is", "a fault", Meaning::Danger);
+    }
+    sheet.field("reason", &*fault.reason);
+    sheet.field("message", &*fault.message);
+    sheet.maybe("since", fault.since.map(format::timestamp));
+    if let Some(xid) = XidCode::in_condition(&fault.kind, &fault.reason, &fault.message) {
+        code(&mut sheet, &xid);
+    }
+    chain(&mut sheet, &Happening::Fault(Arc::new(fault.clone())), ctx);
+    Some(sheet.finish())
+}
+
+fn code(sheet: &mut Sheet<'_>, xid: &XidCode) {
+    let name = if xid.switch { "SXid" } else { "Xid" };
+    sheet.section(&format!("{name} {}", xid.code));
+    sheet.field("means", xid.meaning);
+    sheet.styled("do", xid.action, Meaning::Warn);
+    let class = match xid.class {
+        Some(XidClass::Ignore) => "nothing has to be done",
+        Some(XidClass::App) => "the program is at fault, or only it is hit",
+        Some(XidClass::Gpu) => "the GPU needs a reset, or somebody to look",
+        Some(XidClass::Node) => "the node has to be drained and restarted, or the GPU replaced",
+        None => "NVIDIA publishes no action for it",
+    };
+    sheet.field("class", class);
+}
+
+/// What belongs together with it, in the order of time.
+fn chain(sheet: &mut Sheet<'_>, start: &Happening, ctx: &Ctx<'_>) {
+    let all = timeline::all(ctx.cluster, |_| true);
+    let links = happening::chain(start, &all, ctx.cluster);
+    if links.len() < 2 {
+        return;
+    }
+    sheet.section("Chain");
+    for link in &links {
+        let here = link.key() == start.key();
+        sheet.happening(link, here);
+    }
 }
 
 /// An object of a list that was fetched: no more than the list tells.
@@ -76,6 +136,7 @@ pub(super) fn decision(at: Timestamp, pod: &Uid, ctx: &Ctx<'_>) -> Option<Vec<Li
         sheet.styled("pod", "does not exist any more", Meaning::Muted);
     }
     write(&mut sheet, found);
+    chain(&mut sheet, &Happening::Decision(found.clone(), 0), ctx);
     Some(sheet.finish())
 }
 
