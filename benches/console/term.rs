@@ -26,8 +26,17 @@ pub struct Term {
     received: usize,
 }
 
+/// A folder in which it is kept that the tour was shown.
+fn toured() -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("gpudeck-bench-{}", std::process::id()));
+    let state = folder.join("gpudeck");
+    std::fs::create_dir_all(&state).expect("a folder for the state");
+    std::fs::write(state.join("session.json"), "{\"toured\": true}").expect("a state file");
+    folder
+}
+
 impl Term {
-    /// Starts `gpudeck` with `args` in a terminal of `rows` by `columns`.
+    /// Starts `gpudeck` with `args` in a terminal of `rows` by `columns`, without the tour.
     pub fn start(args: &[&str], rows: u16, columns: u16) -> Self {
         let size = PtySize {
             rows,
@@ -45,6 +54,7 @@ impl Term {
         command.env("COLORTERM", "truecolor");
         command.env("LANG", "C.UTF-8");
         command.env("HOME", std::env::temp_dir());
+        command.env("XDG_STATE_HOME", toured());
         command.cwd(std::env::temp_dir());
         let child = pair.slave.spawn_command(command).expect("gpudeck starts");
         drop(pair.slave);

@@ -20,7 +20,7 @@ use crate::cluster::fetch::{self, Resource};
 use crate::cluster::logs;
 use crate::cluster::source::ClientSource;
 use crate::cluster::write::WriteMode;
-use crate::model::{Pricing, Str};
+use crate::model::{ForeignKind, Pricing, Str};
 use crate::tui::browse::{Ask, BrowseRow, Listing, NoListing, ResourceRef};
 use crate::tui::keep::Kept;
 use crate::tui::logs::{LogAsk, LogLine, LogPod};
@@ -440,9 +440,14 @@ async fn resource_of(source: &ClientSource, kind: &str) -> Result<Resource, Stri
         return Ok(resource);
     }
     let (resources, notes) = fetch::discover(source).await.map_err(|e| e.to_string())?;
+    // A name of ours for a kind whose own name another one has too.
+    let foreign = ForeignKind::of_workload(kind).map(ForeignKind::api);
     resources
         .into_iter()
-        .find(|r| *r.kind == *kind)
+        .find(|r| match foreign {
+            Some(api) => *r.kind == *api.kind && *r.group == *api.group,
+            None => *r.kind == *kind,
+        })
         .ok_or_else(|| match notes.first() {
             Some(note) => format!(
                 "the server offers no kind {kind}; not all of its groups could be read: {note}"

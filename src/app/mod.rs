@@ -4,6 +4,7 @@ pub mod actors;
 pub mod bus;
 pub mod cli;
 pub mod config;
+pub mod config_docs;
 pub mod console;
 pub mod doctor;
 pub mod embedded;

@@ -85,11 +85,8 @@ pub async fn follow(source: ClientSource, pods: Vec<LogOf>, tx: mpsc::Sender<Vec
                 Err(_) => break,
             }
         }
-        // Lines without a time stamp stay where they came.
-        batch.sort_by(|a: &LogLine, b| match (a.at, b.at) {
-            (Some(a), Some(b)) => a.cmp(&b),
-            _ => std::cmp::Ordering::Equal,
-        });
+        // What has no time stamp of its own has that of the line before it.
+        batch.sort_by_key(|line| line.at);
         if tx.send(batch).await.is_err() {
             break;
         }
@@ -155,9 +152,9 @@ async fn follow_one(
     tail: usize,
     tx: mpsc::Sender<LogLine>,
 ) {
-    let notice = |text: String| LogLine {
+    let notice = |text: String, at: Option<Timestamp>| LogLine {
         pod: number,
-        at: None,
+        at,
         text: clean(&text, 400).into(),
         notice: true,
     };
@@ -196,7 +193,7 @@ async fn follow_one(
                     continue;
                 }
                 // Who is gone has hung up.
-                let _ = tx.send(notice(format!("no log: {text}"))).await;
+                let _ = tx.send(notice(format!("no log: {text}"), last)).await;
                 return;
             }
         };
@@ -226,11 +223,13 @@ async fn follow_one(
                 sleep(Duration::from_secs(1)).await;
             }
             Err(e) => {
-                let _ = tx.send(notice(format!("the log broke off: {e}"))).await;
+                let _ = tx
+                    .send(notice(format!("the log broke off: {e}"), last))
+                    .await;
                 return;
             }
             Ok(()) => {
-                let _ = tx.send(notice("the log ends here".to_owned())).await;
+                let _ = tx.send(notice("the log ends here".to_owned(), last)).await;
                 return;
             }
         }
@@ -251,7 +250,7 @@ async fn tell(
     *last = at.or(*last);
     let line = LogLine {
         pod,
-        at,
+        at: *last,
         text: clean(text, LINE).into(),
         notice: false,
     };

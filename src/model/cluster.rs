@@ -140,8 +140,8 @@ impl Cluster {
             }
             // Only the scheduler needs volumes.
             Delta::VolumeClaim(_) | Delta::Volume(_) => {}
-            Delta::Foreign(_, Change::Set(object)) => self.set_foreign(object),
-            Delta::Foreign(_, Change::Gone(gone)) => self.remove_foreign(&gone.uid),
+            Delta::Foreign(kind, Change::Set(object)) => self.set_foreign(*kind, object),
+            Delta::Foreign(kind, Change::Gone(gone)) => self.remove_foreign(*kind, &gone.uid),
             Delta::Source(report) => {
                 self.sources
                     .insert((report.kind, report.namespace.clone()), report.clone());

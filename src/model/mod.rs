@@ -46,8 +46,8 @@ pub use fabric::{FabricRules, LabelLevels, NamedPlace, NodeLinks, Place, Switch}
 pub use fault::NodeFault;
 pub use figures::{Figures, MigFigure, ModelFigure, NamespaceFigure, NodePart};
 pub use foreign::{
-    Admitter, AdmitterQueue, EntryState, Foreign, ForeignApi, ForeignBody, ForeignJob, ForeignKind,
-    QueueEntry, QueueKey, QueueState, QueueTally, QueueTerm,
+    Admitter, AdmitterQueue, EntryState, Foreign, ForeignApi, ForeignBody, ForeignId, ForeignJob,
+    ForeignKind, QueueEntry, QueueKey, QueueState, QueueTally, QueueTerm,
 };
 pub use gpu::{GpuModel, GpuResource, MigProfile, MigProfileError};
 pub use job::{Job, Namespace, PriorityClass, VolumeClaim, VolumeTopology};

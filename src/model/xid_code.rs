@@ -93,6 +93,13 @@ impl XidCode {
     /// object into the reason.
     pub fn in_condition(kind: &str, reason: &str, message: &str) -> Option<Self> {
         let about_xids = kind.to_ascii_lowercase().contains("xid");
+        // NVSentinel: `[79] text - RecommendedAction: …`.
+        if let Some((codes, _)) = message.strip_prefix('[').and_then(|m| m.split_once(']'))
+            && about_xids
+            && let Some(code) = codes.split(',').next().and_then(|c| c.trim().parse().ok())
+        {
+            return Some(XidCode::of(code));
+        }
         if about_xids && reason.trim_start().starts_with('{') {
             let code = reason.split('"').nth(1).and_then(|c| c.parse().ok());
             if let Some(code) = code {
@@ -148,6 +155,9 @@ mod tests {
         }
         let gke = XidCode::in_condition("XidCriticalError", "{\"79\":true}", "boot-id");
         assert_eq!(gke.map(|x| x.code), Some(79));
+        let sentinel = "[94, 63] memory error - RecommendedAction: NONE";
+        let sentinel = XidCode::in_condition("GpuXidError", "", sentinel);
+        assert_eq!(sentinel.map(|x| x.code), Some(94));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use unicode_width::UnicodeWidthStr;
 use super::command::{COMMANDS, Group, When, Where};
 use super::keymap::Keymap;
 use super::theme::{Meaning, Theme};
+use super::view::ViewId;
 
 /// Columns of the widest list of keys that is lined up.
 const KEYS_WIDTH: usize = 12;
@@ -57,6 +58,15 @@ pub(super) fn lines(
     lines.push(Line::default());
     lines.push(Line::styled("Filters", theme.style(Meaning::Header)));
     lines.extend(FILTERS.iter().map(|row| pair(*row, theme)));
+    let examples = examples(place.view);
+    if !examples.is_empty() {
+        lines.push(Line::default());
+        lines.push(Line::styled(
+            format!("Filters of {}", place.view.title()),
+            theme.style(Meaning::Header),
+        ));
+        lines.extend(examples.iter().map(|row| pair(*row, theme)));
+    }
     if !columns.is_empty() {
         lines.push(Line::default());
         let title = "Columns that filters of this view can name";
@@ -75,6 +85,43 @@ fn pair((word, doc): (&'static str, &'static str), theme: &Theme) -> Line<'stati
     ])
 }
 
+/// Filters that are good for something in a view; a test holds each to its view.
+pub(super) fn examples(view: ViewId) -> &'static [(&'static str, &'static str)] {
+    match view {
+        ViewId::Fleet | ViewId::Nodes => &[
+            ("model=h100 free>0", "H100 nodes with a free GPU"),
+            ("tier=spot used>0", "spot nodes that are in use"),
+            ("!ready", "nodes that are not well"),
+        ],
+        ViewId::Queues => &[
+            (
+                "waiting>0 share<1",
+                "queues below their due with work that waits",
+            ),
+            ("burst>0", "queues that use more than their due"),
+            ("admitter=kueue !open", "Kueue's queues that take no work"),
+        ],
+        ViewId::Jobs => &[
+            ("state=waiting gpus>=8", "jobs of 8 GPUs and more that wait"),
+            (
+                "kind=jobset ns:team age>1d",
+                "JobSets of teams, older than a day",
+            ),
+            ("failed>0", "jobs with pods that failed"),
+        ],
+        ViewId::Timeline => &[
+            ("what=preempted", "who was displaced"),
+            ("what=fault age<1h", "faults of the last hour"),
+            ("xid=79", "GPUs that fell off the bus"),
+        ],
+        ViewId::Tiers => &[
+            ("idle>10", "tiers with more than 10 an hour idle"),
+            ("price=\"\"", "what has no price"),
+        ],
+        ViewId::Browse => &[],
+    }
+}
+
 const FILTERS: &[(&str, &str)] = &[
     ("llm", "rows that show this text somewhere"),
     (
@@ -90,3 +137,23 @@ const FILTERS: &[(&str, &str)] = &[
     ("model=\"\"", "rows that do not tell it"),
     ("model=h100 free>0", "rows that meet all terms"),
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tui::views;
+
+    #[test]
+    fn each_example_is_a_filter_of_its_view() {
+        for mut view in views::all() {
+            for (filter, _) in examples(view.id()) {
+                assert_eq!(
+                    view.set_filter(filter),
+                    Ok(()),
+                    "{} {filter}",
+                    view.id().name()
+                );
+            }
+        }
+    }
+}

@@ -9,6 +9,7 @@
 mod bad_config;
 mod browse;
 mod following;
+mod keeping;
 mod keys;
 mod loop_;
 mod pictures;

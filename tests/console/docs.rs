@@ -39,6 +39,11 @@ fn docs_themes_page() {
     check("docs/themes.md", &docs::themes_page());
 }
 
+#[test]
+fn docs_config_page() {
+    check("docs/config.md", &gpudeck::app::config_docs::page());
+}
+
 /// One test for both parts of the README: each writes the whole file.
 #[test]
 fn docs_readme_keys_and_screen() {

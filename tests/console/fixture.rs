@@ -419,7 +419,7 @@ fn live() -> Vec<Delta> {
 
 /// The cluster of the pictures.
 pub(crate) fn cluster() -> Cluster {
-    let mut cluster = Cluster::new();
+    let mut cluster = Cluster::with_pricing(crate::foreign::pricing());
     for delta in deltas() {
         cluster.apply(&delta);
     }
@@ -454,6 +454,7 @@ pub(crate) fn deltas() -> Vec<Delta> {
         others(),
         happenings(),
         live(),
+        crate::foreign::deltas(),
     ]
     .concat()
 }

@@ -10,6 +10,7 @@
 mod demo;
 mod docs;
 mod fixture;
+mod foreign;
 mod lenses;
 mod objects;
 mod screen;

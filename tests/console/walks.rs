@@ -150,8 +150,11 @@ fn filters_hold_in_each_view_and_a_wrong_one_changes_nothing() {
         (ViewId::Jobs, "ns:team-a state=failed", 1),
         (ViewId::Jobs, "gpus>=48", 3),
         (ViewId::Jobs, "why:gang", 1),
-        (ViewId::Timeline, "class=warning age<1h", 2),
-        (ViewId::Timeline, "kind=node", 2),
+        (ViewId::Timeline, "class=warning age<1h", 4),
+        (ViewId::Timeline, "kind=node", 4),
+        (ViewId::Timeline, "xid=79", 2),
+        (ViewId::Queues, "admitter=kueue burst>0", 2),
+        (ViewId::Tiers, "price=\"\"", 7),
     ] {
         let mut view = refreshed(&stage, id);
         view.set_filter(filter).unwrap();
@@ -300,8 +303,8 @@ fn one_namespace_shows_only_its_own() {
     let view = refreshed(&stage, ViewId::Timeline);
     assert_eq!(
         view.count(),
-        (3, 3),
-        "one gang's decision and two events of nodes"
+        (5, 5),
+        "one gang's decision, two events and two conditions of nodes"
     );
 }
 
@@ -326,7 +329,7 @@ fn marks_name_things_and_survive_a_refresh() {
 /// Every state of a source at once in one cluster of nothing.
 fn in_state(state: &SourceState) -> Cluster {
     let mut cluster = Cluster::new();
-    for kind in Kind::ALL {
+    for kind in Kind::ALL.into_iter().chain(Kind::foreign()) {
         cluster.apply(&fixture::source(kind, state.clone()));
     }
     cluster
@@ -494,7 +497,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_a_person_does_at_any_size_panics(id in 0..4_usize, look in 0..4_usize, steps in steps()) {
+    fn nothing_a_person_does_at_any_size_panics(id in 0..6_usize, look in 0..4_usize, steps in steps()) {
         let mut stage = Stage::new(fixture::cluster(), LOOKS[look]);
         let mut view = view(ViewId::ALL[id]);
         let mut size = (80, 18);

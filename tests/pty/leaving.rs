@@ -1,6 +1,7 @@
 //! However it ends, the terminal is given back.
 
 use super::demo;
+use super::term::Term;
 
 #[test]
 fn q_quits() {
@@ -47,4 +48,27 @@ fn a_panic_in_a_task_gives_the_terminal_back_and_says_so() {
     assert_ne!(term.wait_exit(), 0);
     term.assert_restored();
     assert!(term.screen().contains("panicked"), "{}", term.screen());
+}
+
+#[test]
+fn the_tour_comes_once_and_a_bad_state_file_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().to_str().unwrap();
+    let start = || Term::start(&["demo"], 24, 80, &[("XDG_STATE_HOME", state)]);
+    let mut term = start();
+    term.wait_text("the tour");
+    term.send("\u{3}");
+    assert_eq!(term.wait_exit(), 0);
+    let mut term = start();
+    term.wait_text("Fleet");
+    term.wait_for("no tour", |s| s.contains("live") && !s.contains("the tour"));
+    term.send("q");
+    assert_eq!(term.wait_exit(), 0);
+    std::fs::write(folder.path().join("gpudeck/session.json"), "{").unwrap();
+    let mut term = start();
+    term.wait_text("the tour");
+    term.send("\u{1b}");
+    term.wait_text("session.json is not used");
+    term.send("q");
+    assert_eq!(term.wait_exit(), 0);
 }

@@ -21,6 +21,17 @@ pub(crate) struct Term {
     pub(crate) raw: Vec<u8>,
 }
 
+/// A folder in which it is kept that the tour was shown.
+fn toured() -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("gpudeck-pty-{}", std::process::id()));
+    let file = folder.join("gpudeck/session.json");
+    if !file.exists() {
+        std::fs::create_dir_all(folder.join("gpudeck")).expect("a folder for the state");
+        std::fs::write(file, "{\"toured\": true}").expect("the state can be written");
+    }
+    folder
+}
+
 impl Term {
     /// Starts `gpudeck` with `args` in a terminal of `rows` x `cols` and environment `env`.
     pub(crate) fn start(args: &[&str], rows: u16, cols: u16, env: &[(&str, &str)]) -> Self {
@@ -41,6 +52,7 @@ impl Term {
         command.env("LANG", "C.UTF-8");
         let home = std::env::temp_dir();
         command.env("HOME", &home);
+        command.env("XDG_STATE_HOME", toured());
         command.cwd(&home);
         for (key, value) in env {
             command.env(key, value);

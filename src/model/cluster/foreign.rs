@@ -6,7 +6,8 @@ use std::sync::{Arc, OnceLock};
 use ahash::AHashMap;
 
 use super::super::foreign::{
-    Admitter, Foreign, ForeignBody, ForeignJob, QueueEntry, QueueKey, QueueTally,
+    Admitter, Foreign, ForeignBody, ForeignId, ForeignJob, ForeignKind, QueueEntry, QueueKey,
+    QueueTally,
 };
 use super::super::meta::Uid;
 use super::super::pod::Pod;
@@ -20,11 +21,12 @@ const DEPTH: usize = 8;
 /// What is known of other systems.
 #[derive(Default)]
 pub(super) struct ForeignState {
-    objects: AHashMap<Uid, Arc<Foreign>>,
+    /// By kind too: that no two kinds share a UID is the server's promise, not ours.
+    objects: AHashMap<ForeignId, Arc<Foreign>>,
     queues: BTreeMap<QueueKey, Arc<Foreign>>,
     tallies: BTreeMap<QueueKey, QueueTally>,
     /// Pieces of work by the workload that they stand for.
-    entries: BTreeMap<WorkloadKey, BTreeSet<Uid>>,
+    entries: BTreeMap<WorkloadKey, BTreeSet<ForeignId>>,
     /// Queues below each queue that is named as a parent.
     children: BTreeMap<QueueKey, BTreeSet<QueueKey>>,
     /// Workloads that are part of another one.
@@ -45,15 +47,15 @@ impl Cluster {
         key
     }
 
-    pub(super) fn set_foreign(&mut self, object: &Arc<Foreign>) {
-        let uid = object.meta.uid.clone();
-        let known = self.foreign.objects.get(&uid);
+    pub(super) fn set_foreign(&mut self, kind: ForeignKind, object: &Arc<Foreign>) {
+        let id = (kind, object.meta.uid.clone());
+        let known = self.foreign.objects.get(&id);
         let same_place = match (known.and_then(|k| k.job()), object.job()) {
             (Some(old), Some(new)) => old.workload == new.workload && old.part_of == new.part_of,
             _ => false,
         };
         if !same_place {
-            self.remove_foreign(&uid);
+            self.remove_foreign(kind, &id.1);
         }
         match &object.body {
             ForeignBody::Queue(queue) => {
@@ -68,23 +70,24 @@ impl Cluster {
             }
             ForeignBody::Entry(entry) => {
                 let tally = self.foreign.tallies.entry(entry.queue.clone()).or_default();
-                tally.add(&uid, entry);
+                tally.add(&id, entry);
                 let of = self
                     .foreign
                     .entries
                     .entry(entry.workload.clone())
                     .or_default();
-                of.insert(uid.clone());
+                of.insert(id.clone());
                 self.foreign.changed = self.version;
                 self.entry_changed(&entry.workload);
             }
             ForeignBody::Job(job) => self.add_job_object(object, job),
         }
-        self.foreign.objects.insert(uid, object.clone());
+        self.foreign.objects.insert(id, object.clone());
     }
 
-    pub(super) fn remove_foreign(&mut self, uid: &Uid) {
-        let Some(object) = self.foreign.objects.remove(uid) else {
+    pub(super) fn remove_foreign(&mut self, kind: ForeignKind, uid: &Uid) {
+        let id = (kind, uid.clone());
+        let Some(object) = self.foreign.objects.remove(&id) else {
             return;
         };
         match &object.body {
@@ -105,13 +108,13 @@ impl Cluster {
             }
             ForeignBody::Entry(entry) => {
                 if let Some(tally) = self.foreign.tallies.get_mut(&entry.queue) {
-                    tally.remove(uid, entry);
+                    tally.remove(&id, entry);
                     if tally.entries.is_empty() {
                         self.foreign.tallies.remove(&entry.queue);
                     }
                 }
                 if let Some(of) = self.foreign.entries.get_mut(&entry.workload) {
-                    of.remove(uid);
+                    of.remove(&id);
                     if of.is_empty() {
                         self.foreign.entries.remove(&entry.workload);
                     }
@@ -236,9 +239,9 @@ impl Cluster {
         self.foreign.tallies.iter()
     }
 
-    /// Any object of another system.
-    pub fn foreign(&self, uid: &Uid) -> Option<&Arc<Foreign>> {
-        self.foreign.objects.get(uid)
+    /// An object of another system.
+    pub fn foreign(&self, kind: ForeignKind, uid: &Uid) -> Option<&Arc<Foreign>> {
+        self.foreign.objects.get(&(kind, uid.clone()))
     }
 
     /// The pieces of work of a queue, without those of queues below it, in no order.

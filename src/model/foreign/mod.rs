@@ -10,7 +10,7 @@ mod kinds;
 mod queue;
 mod tally;
 
-use super::meta::Meta;
+use super::meta::{Meta, Uid};
 use super::text::Str;
 
 pub use entry::{EntryState, QueueEntry};
@@ -18,6 +18,9 @@ pub use job::ForeignJob;
 pub use kinds::{Admitter, ForeignApi, ForeignKind};
 pub use queue::{AdmitterQueue, QueueKey, QueueState, QueueTerm};
 pub use tally::QueueTally;
+
+/// Identity of an object of another system.
+pub type ForeignId = (ForeignKind, Uid);
 
 /// An object of another system.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::gpu::GpuResource;
-use super::super::meta::Uid;
+use super::ForeignId;
 use super::entry::{EntryState, QueueEntry};
 
 /// The work of one queue.
 #[derive(Clone, Default, Debug)]
 pub struct QueueTally {
     /// All of it.
-    pub entries: BTreeSet<Uid>,
+    pub entries: BTreeSet<ForeignId>,
     /// Pieces that are in line.
     pub waiting: u32,
     /// Pieces that may run.
@@ -32,14 +32,14 @@ impl QueueTally {
         }
     }
 
-    pub(in crate::model) fn add(&mut self, uid: &Uid, entry: &QueueEntry) {
-        if self.entries.insert(uid.clone()) {
+    pub(in crate::model) fn add(&mut self, id: &ForeignId, entry: &QueueEntry) {
+        if self.entries.insert(id.clone()) {
             self.step(entry, 1);
         }
     }
 
-    pub(in crate::model) fn remove(&mut self, uid: &Uid, entry: &QueueEntry) {
-        if self.entries.remove(uid) {
+    pub(in crate::model) fn remove(&mut self, id: &ForeignId, entry: &QueueEntry) {
+        if self.entries.remove(id) {
             self.step(entry, -1);
         }
     }

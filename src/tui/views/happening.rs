@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 
 use super::timeline::Happening;
-use crate::model::{Cluster, Event, Str, WorkloadKey, XidCode, XidClass};
+use crate::model::{Cluster, Event, ForeignKind, Str, WorkloadKey, XidClass, XidCode};
 use crate::tui::glyphs::Glyph;
 use crate::tui::theme::Meaning;
 
@@ -243,7 +243,9 @@ fn displacers(h: &Happening, cluster: &Cluster) -> Vec<WorkloadKey> {
         if word.len() == 36 {
             let uid = crate::model::Uid(word.into());
             found.extend(cluster.workload_of(&uid).cloned());
-            let job = cluster.foreign(&uid).and_then(|f| f.entry());
+            let job = cluster
+                .foreign(ForeignKind::KueueWorkload, &uid)
+                .and_then(|f| f.entry());
             found.extend(job.map(|e| e.workload.clone()));
         }
     }

@@ -90,7 +90,8 @@ impl LineRow {
         whole.map(|(_, n)| *n).fold(0, i64::saturating_add)
     }
 
-    fn ask(&self) -> String {
+    /// What it asks for, in words.
+    pub(super) fn ask(&self) -> String {
         let parts = self
             .asked_milli
             .iter()
@@ -474,7 +475,14 @@ impl View for LineView {
     }
 
     fn describe(&self, target: &Target, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
-        describe::target(target, ctx)
+        describe::target(target, ctx).or_else(|| {
+            // Work whose job is not known, such as that of a kind that nobody watches.
+            let Target::Workload(key) = target else {
+                return None;
+            };
+            let row = self.list.rows().find(|r| r.workload == *key)?;
+            Some(describe::work(row, ctx))
+        })
     }
 
     fn mode(&self) -> Option<String> {

@@ -379,9 +379,11 @@ impl Builder<'_> {
             _ => None,
         });
         let has_rows = self.rows.iter().any(|r| r.key.admitter == admitter);
-        let awaited = states
-            .iter()
-            .any(|(_, s)| matches!(s, None | Some(SourceState::Loading { .. })));
+        let unasked = states.iter().any(|(_, s)| s.is_none());
+        let loading = states.iter().find_map(|(_, s)| match s {
+            Some(SourceState::Loading { read }) => Some(*read),
+            _ => None,
+        });
         let why: Str = if !denied.is_empty() {
             format!("denied: list {}", denied.join(", ")).into()
         } else if !failed.is_empty() {
@@ -390,8 +392,10 @@ impl Builder<'_> {
             why
         } else if has_rows {
             return;
-        } else if awaited {
-            "its queues are being read".into()
+        } else if let Some(read) = loading {
+            format!("its queues are being read, {read} so far").into()
+        } else if unasked {
+            "not asked for yet".into()
         } else if admitter == Admitter::Quota {
             "no namespace has a quota on GPUs".into()
         } else {

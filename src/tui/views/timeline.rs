@@ -162,10 +162,13 @@ impl Happening {
             Happening::Fault(fault) => {
                 match XidCode::in_condition(&fault.kind, &fault.reason, &fault.message) {
                     Some(xid) => format!("{} ({})", happening::told(&xid), fault.kind),
-                    None if fault.message.is_empty() => {
-                        format!("{} since then: {}", fault.kind, fault.reason)
+                    None if &*fault.kind == "Ready" => {
+                        format!("not ready: {} {}", fault.reason, fault.message)
                     }
-                    None => format!("{} since then: {}", fault.kind, fault.message),
+                    None if fault.message.is_empty() => {
+                        format!("{}: {}", fault.kind, fault.reason)
+                    }
+                    None => format!("{}: {}", fault.kind, fault.message),
                 }
             }
         }

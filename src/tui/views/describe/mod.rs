@@ -9,6 +9,7 @@ mod tier;
 mod workload;
 
 pub(crate) use node::{gpu_in_words, holders_of};
+pub(super) use queue::work;
 pub(super) use small::listed;
 
 use ratatui::text::Line;

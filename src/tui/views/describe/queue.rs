@@ -156,3 +156,21 @@ fn line(sheet: &mut Sheet<'_>, key: &QueueKey, ctx: &Ctx<'_>) {
         );
     }
 }
+
+/// A piece of work of which only what stands for it in the queue is known.
+pub(in crate::tui::views) fn work(row: &LineRow, ctx: &Ctx<'_>) -> Vec<Line<'static>> {
+    let mut sheet = Sheet::new(&row.workload.kind, &row.workload.to_string(), ctx);
+    sheet.field("state", row.state.name());
+    if let Some(place) = row.position {
+        sheet.field("place in line", format::count_of(place));
+    }
+    sheet.field("asks", row.ask());
+    sheet.field("pods", format::count(row.pods.into()));
+    sheet.field("priority", format::count(row.priority.into()));
+    sheet.maybe("in line since", row.queued.map(format::timestamp));
+    if let Some(reason) = &row.reason {
+        sheet.field("reason", reason.to_string());
+    }
+    sheet.text("the job itself is not known", Meaning::Unknown);
+    sheet.finish()
+}

@@ -1,0 +1,151 @@
+//! The reference of `config.toml`, made from one table that tests hold to what is read.
+
+use std::fmt::Write as _;
+
+/// A setting.
+pub struct Setting {
+    /// Table it stands in; empty at the top.
+    pub table: &'static str,
+    /// Key.
+    pub key: &'static str,
+    /// A line as it may stand in the file.
+    pub example: &'static str,
+    /// What it does.
+    pub doc: &'static str,
+}
+
+const fn setting(
+    table: &'static str,
+    key: &'static str,
+    example: &'static str,
+    doc: &'static str,
+) -> Setting {
+    Setting {
+        table,
+        key,
+        example,
+        doc,
+    }
+}
+
+/// All settings.
+#[rustfmt::skip]
+pub const SETTINGS: &[Setting] = &[
+    setting("", "theme", "theme = \"dark\"", "Theme: `dark`, `light`, `high-contrast`, `ansi16`, `mono`, or a file (docs/themes.md). By default the terminal decides."),
+    setting("", "keymap", "keymap = \"keys.toml\"", "File with other keys (docs/keys.md); by default `keymap.toml` in the same folder."),
+    setting("", "color", "color = \"auto\"", "Colours: `auto` (by NO_COLOR, COLORTERM, TERM), `true`, `256`, `16`, `mono`."),
+    setting("", "ascii", "ascii = true", "Draw with ASCII only; by default the locale decides."),
+    setting("", "read-only", "read-only = true", "Never write to the cluster: no writer is set up."),
+    setting("", "scheduler", "", ""),
+    setting("", "tiers", "", ""),
+    setting("", "prices", "", ""),
+    setting("scheduler", "spot-needs-checkpoint", "spot-needs-checkpoint = true", "GPU pods go to spot nodes only if they state a checkpoint."),
+    setting("scheduler", "topology-levels", "topology-levels = [\"example.com/row\", \"example.com/rack\"]", "Node labels that tell the levels of the fabric, the widest first."),
+    setting("scheduler", "types", "", ""),
+    setting("scheduler.types.NAME", "memory", "memory = \"18Gi\"", "GPU memory that pods of this workload type need."),
+    setting("scheduler.types.NAME", "own-device", "own-device = true", "No replica of a shared device will do."),
+    setting("scheduler.types.NAME", "latency-sensitive", "latency-sensitive = true", "It stays off nodes that can be taken away."),
+    setting("scheduler.types.NAME", "spread", "spread = true", "Replicas of one owner are kept apart."),
+    setting("tiers", "rules", "rules = [{ label = \"pool\", value = \"dc1\", tier = \"owned\" }]", "Which nodes are of which tier (`owned`, `reserved`, `on-demand`, `spot`, `calendar`), by a label and its value (any, if not stated). The first that fits wins, before what labels of Karpenter, EKS, GKE, AKS, OKE and CoreWeave say; a node's own label `gpudeck.dev/tier` wins over both."),
+    setting("prices", "currency", "currency = \"$\"", "Sign before amounts."),
+    setting("prices", "rate", "", ""),
+    setting("[prices.rate]", "model", "model = \"H100\"", "Begin of the model's name as Nodes shows it; every model, if not stated."),
+    setting("[prices.rate]", "tier", "tier = \"spot\"", "Tier; every tier, if not stated."),
+    setting("[prices.rate]", "region", "region = \"eu-central-1\"", "Label `topology.kubernetes.io/region`."),
+    setting("[prices.rate]", "zone", "zone = \"eu-central-1a\"", "Label `topology.kubernetes.io/zone`."),
+    setting("[prices.rate]", "per-gpu-hour", "per-gpu-hour = 2.25", "Price of an hour of one whole GPU. Of several rates that fit, one for a zone wins over one for a region, that over a model, that over a tier; two for the same nodes are refused."),
+    setting("[prices.rate]", "source", "source = \"contract 4711\"", "Where the price is from."),
+    setting("[prices.rate]", "as-of", "as-of = \"2026-10-01\"", "As of when it is so."),
+];
+
+const INTRO: &str = "\
+# Configuration
+
+This page is made from the table of settings (`src/app/config_docs.rs`); `UPDATE=1 cargo test --test
+console docs` writes it anew.
+
+`~/.config/gpudeck/config.toml` (or `$XDG_CONFIG_HOME/gpudeck/config.toml`, or `--config FILE`). Each
+setting may be left out; flags win over the file. With a fault in it the console starts with the
+defaults and tells file, line and what was expected. `gpudeck doctor` checks it.
+
+GPUs that no rate fits have no price, drawn `?`: nothing is guessed. A node's annotation
+`gpudeck.dev/price-per-gpu-hour` (as `2.41`) wins over the rate card.
+";
+
+/// `docs/config.md`.
+pub fn page() -> String {
+    let mut out = String::from(INTRO);
+    let mut table = None;
+    for setting in SETTINGS.iter().filter(|s| !s.example.is_empty()) {
+        if table != Some(setting.table) {
+            table = Some(setting.table);
+            let title = match setting.table {
+                "" => "At the top".to_owned(),
+                name => format!("`[{name}]`"),
+            };
+            // Writing to a String cannot fail.
+            let _ = write!(
+                out,
+                "\n## {title}\n\n| setting | example | what it does |\n|---|---|---|\n"
+            );
+        }
+        let _ = writeln!(
+            out,
+            "| `{}` | `{}` | {} |",
+            setting.key, setting.example, setting.doc
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::collections::BTreeSet;
+
+    use super::super::config::Config;
+    use super::*;
+
+    fn file(table: &str, line: &str) -> String {
+        match table {
+            "" => format!("{line}\n"),
+            "[prices.rate]" if line.starts_with("per-gpu-hour") => format!("[{table}]\n{line}\n"),
+            "[prices.rate]" => format!("[{table}]\nper-gpu-hour = 1.0\n{line}\n"),
+            name => format!("[{name}]\n{line}\n"),
+        }
+    }
+
+    #[test]
+    fn each_example_is_read() {
+        for s in SETTINGS.iter().filter(|s| !s.example.is_empty()) {
+            let read = toml::from_str::<Config>(&file(s.table, s.example));
+            assert!(
+                read.is_ok_and(|c| c != Config::default() || s.key == "currency"),
+                "{}",
+                s.key
+            );
+            assert!(
+                s.example.starts_with(s.key) && s.doc.ends_with('.'),
+                "{}",
+                s.key
+            );
+        }
+    }
+
+    /// What is read is told by the message about a key that is not.
+    #[test]
+    fn the_table_names_what_is_read_and_nothing_else() {
+        let tables: BTreeSet<&str> = SETTINGS.iter().map(|s| s.table).collect();
+        for table in tables {
+            let text = file(table, "no-such-key = 1");
+            let e = toml::from_str::<Config>(&text).unwrap_err();
+            let named: BTreeSet<&str> = e.message().split('`').skip(3).step_by(2).collect();
+            let told: BTreeSet<&str> = SETTINGS
+                .iter()
+                .filter(|s| s.table == table)
+                .map(|s| s.key)
+                .collect();
+            assert_eq!(named, told, "[{table}]: {}", e.message());
+        }
+    }
+}
