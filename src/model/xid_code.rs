@@ -51,14 +51,20 @@ impl XidCode {
 
     /// A code of an NVSwitch.
     pub fn of_switch(code: u32) -> Self {
-        let fatal = FATAL_SWITCH.iter().any(|(from, to)| (*from..=*to).contains(&code));
+        let fatal = FATAL_SWITCH
+            .iter()
+            .any(|(from, to)| (*from..=*to).contains(&code));
         let harmless = HARMLESS_SWITCH.contains(&code);
         let (meaning, action, class) = if fatal {
             let action = "drain; reset all GPUs and switches of the host";
             ("fatal NVSwitch error", action, XidClass::Node)
         } else if harmless {
             let action = "none; it often follows a dead GPU";
-            ("NVSwitch error that hurts nothing", action, XidClass::Ignore)
+            (
+                "NVSwitch error that hurts nothing",
+                action,
+                XidClass::Ignore,
+            )
         } else {
             let action = "drain what uses that link, reset the GPUs on it";
             ("NVSwitch error", action, XidClass::Gpu)

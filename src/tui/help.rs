@@ -88,7 +88,7 @@ fn pair((word, doc): (&'static str, &'static str), theme: &Theme) -> Line<'stati
 /// Filters that are good for something in a view; a test holds each to its view.
 pub(super) fn examples(view: ViewId) -> &'static [(&'static str, &'static str)] {
     match view {
-        ViewId::Fleet | ViewId::Nodes => &[
+        ViewId::Fleet | ViewId::Nodes | ViewId::Topology => &[
             ("model=h100 free>0", "H100 nodes with a free GPU"),
             ("tier=spot used>0", "spot nodes that are in use"),
             ("!ready", "nodes that are not well"),

@@ -7,7 +7,7 @@ use ratatui::text::Line;
 
 use super::sheet::Sheet;
 use crate::model::{
-    Decision, DecisionKind, FilterCount, Reason, Severity, Str, Uid, XidCode, XidClass,
+    Decision, DecisionKind, FilterCount, Reason, Severity, Str, Uid, XidClass, XidCode,
 };
 use crate::tui::browse::BrowseRow;
 use crate::tui::format;
