@@ -45,12 +45,13 @@ fn walk() -> Vec<(&'static str, &'static str)> {
     let mut add = |what: &'static str, names: &'static [&'static str]| {
         keys.extend(names.iter().map(|n| (what, *n)));
     };
-    for view in ["1", "2", "5", "6"] {
+    for view in ["1", "2", "3", "5", "6"] {
         add(
             "view",
             match view {
                 "1" => &["2", "1"],
                 "2" => &["1", "2"],
+                "3" => &["2", "3"],
                 "5" => &["1", "5"],
                 _ => &["5", "6"],
             },
@@ -72,6 +73,12 @@ fn walk() -> Vec<(&'static str, &'static str)> {
         add("describe", &["j", "d", "pgdn", "esc"]);
         add("mark", &["space", "space"]);
         add("palette", &[":", "j", "o", "b", "esc"]);
+        if view == "1" {
+            add("lens", &["i", "i", "i", "i", "i", "i", "i", "i", "i"]);
+        }
+        if view == "3" {
+            add("open", &["l", "l", "l", "h", "h", "z", "z", "Z", "Z"]);
+        }
         if view == "2" || view == "5" {
             add(
                 "sort",

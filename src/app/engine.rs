@@ -1,6 +1,7 @@
 //! The tasks behind one session: watchers, the bus, and the scheduler when it is on.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -9,10 +10,14 @@ use tokio_util::sync::CancellationToken;
 use super::bus::{Batch, Bus};
 use super::schedule::{self, Scheduling};
 use super::telemetry;
+use crate::cluster::fetch::topologies;
 use crate::cluster::source::ClientSource;
 use crate::cluster::watch::{Scope, Watcher};
 use crate::model::{Delta, FabricRules, Kind};
 use crate::tui::Leader;
+
+/// How often Topology objects are asked for.
+const TOPOLOGIES_EVERY: Duration = Duration::from_secs(300);
 
 /// Batches between the watchers and the bus: small, so that a slow consumer slows the reading.
 const INTAKE: usize = 64;
@@ -76,14 +81,13 @@ impl Engine {
             let source = options.source.clone();
             tasks.spawn(telemetry::run(asked.settings, source, feeds, stop.clone()));
         }
-        if options.fabric != FabricRules::default() {
-            let (intake, rules) = (intake.clone(), Arc::new(options.fabric));
-            tasks.spawn(async move {
-                // An engine that has ended needs no rules.
-                let _ = intake.send(vec![Delta::Fabric(rules)]).await;
-            });
-        }
-        let kinds: Vec<Kind> = Kind::ALL.into_iter().chain(Kind::foreign()).collect();
+        let levels = options.source.clone();
+        tasks.spawn(fabric(levels, options.fabric, intake.clone(), stop.clone()));
+        let kinds: Vec<Kind> = Kind::ALL
+            .into_iter()
+            .chain(Kind::EXTRA)
+            .chain(Kind::foreign())
+            .collect();
         let watcher = Watcher::start(&options.source, &options.scope, &kinds, &intake, &stop);
         tasks.spawn(watcher.join());
         tasks.spawn(bus.run(source));
@@ -94,6 +98,39 @@ impl Engine {
     pub async fn stop(mut self) {
         self.stop.cancel();
         while self.tasks.join_next().await.is_some() {}
+    }
+}
+
+/// Tells what is stated of the fabric: at once what the user's configuration says, and then with what
+/// Topology objects say, which change rarely.
+async fn fabric(
+    source: ClientSource,
+    own: FabricRules,
+    intake: mpsc::Sender<Vec<Delta>>,
+    stop: CancellationToken,
+) {
+    let work = async {
+        let mut told = FabricRules::default();
+        let mut rules = own.clone();
+        loop {
+            if rules != told {
+                told = rules.clone();
+                let delta = Delta::Fabric(Arc::new(rules));
+                if intake.send(vec![delta]).await.is_err() {
+                    return;
+                }
+            }
+            rules = own.clone();
+            rules.levels.extend(topologies(&source).await);
+            if rules == told {
+                tokio::time::sleep(TOPOLOGIES_EVERY).await;
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        () = stop.cancelled() => {}
+        () = work => {}
     }
 }
 

@@ -1,11 +1,12 @@
 //! The one picture of a cluster, folded from deltas.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, OnceLock};
 
 use ahash::AHashMap;
 
 use super::change_log::ChangeLog;
+use super::claim::ResourceClaim;
 use super::decision::Decision;
 use super::delta::{Change, Delta, Gone, Kind, SourceReport};
 use super::event::Event;
@@ -71,6 +72,9 @@ pub struct Cluster {
     unreadable: Unreadable,
     fabric: Arc<FabricRules>,
     telemetry: BTreeMap<Str, TelemetryLog>,
+    claims: AHashMap<Uid, Arc<ResourceClaim>>,
+    /// Claims by the nodes that they have GPUs of.
+    claims_by_node: BTreeMap<Str, BTreeSet<Uid>>,
     /// Nodes that show MIG devices as `nvidia.com/gpu`, with what one of those is.
     single: BTreeMap<Str, MigProfile>,
     version: u64,
@@ -147,6 +151,8 @@ impl Cluster {
                     .insert((report.kind, report.namespace.clone()), report.clone());
             }
             Delta::Decision(decision) => self.set_decision(decision),
+            Delta::ResourceClaim(Change::Set(claim)) => self.set_claim(claim),
+            Delta::ResourceClaim(Change::Gone(gone)) => self.remove_claim(&gone.uid),
             Delta::Telemetry(reading) => self.set_telemetry(reading),
             Delta::Fabric(rules) => {
                 self.fabric = rules.clone();
@@ -193,6 +199,35 @@ impl Cluster {
                 self.nodes.remove(&gone.name);
             }
             self.note_node(&gone.name);
+        }
+    }
+
+    fn set_claim(&mut self, claim: &Arc<ResourceClaim>) {
+        self.remove_claim(&claim.meta.uid);
+        let nodes: BTreeSet<Str> = claim.nodes().cloned().collect();
+        if nodes.is_empty() {
+            return;
+        }
+        for node in &nodes {
+            let on_it = self.claims_by_node.entry(node.clone()).or_default();
+            on_it.insert(claim.meta.uid.clone());
+            self.note_node(node);
+        }
+        self.claims.insert(claim.meta.uid.clone(), claim.clone());
+    }
+
+    fn remove_claim(&mut self, uid: &Uid) {
+        let Some(claim) = self.claims.remove(uid) else {
+            return;
+        };
+        for node in claim.nodes() {
+            if let Some(on_it) = self.claims_by_node.get_mut(node) {
+                on_it.remove(uid);
+                if on_it.is_empty() {
+                    self.claims_by_node.remove(node);
+                }
+            }
+            self.note_node(node);
         }
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::claim::ResourceClaim;
 use super::decision::Decision;
 use super::event::Event;
 use super::fabric::FabricRules;
@@ -37,6 +38,8 @@ pub enum Kind {
     Volume,
     /// A kind of another system; not each cluster has it.
     Foreign(ForeignKind),
+    /// resource.k8s.io/v1 ResourceClaim.
+    ResourceClaim,
 }
 
 impl Kind {
@@ -59,6 +62,11 @@ impl Kind {
 
     /// The resource name in URLs and RBAC rules; with its API group where another system has the
     /// same name.
+    /// Kinds that are asked for as well, and without which nothing is amiss: not every server has
+    /// them, and not everybody may read them.
+    pub const EXTRA: [Kind; 1] = [Kind::ResourceClaim];
+
+    /// The resource name in URLs and RBAC rules.
     pub fn resource(self) -> &'static str {
         match self {
             Kind::Node => "nodes",
@@ -70,6 +78,7 @@ impl Kind {
             Kind::VolumeClaim => "persistentvolumeclaims",
             Kind::Volume => "persistentvolumes",
             Kind::Foreign(kind) => kind.api().full_name,
+            Kind::ResourceClaim => "resourceclaims",
         }
     }
 }
@@ -168,6 +177,8 @@ pub enum Delta {
     Volume(Change<VolumeTopology>),
     /// An object of another system.
     Foreign(ForeignKind, Change<Foreign>),
+    /// A ResourceClaim.
+    ResourceClaim(Change<ResourceClaim>),
     /// News of a source.
     Source(SourceReport),
     /// A decision of our scheduler.

@@ -10,6 +10,7 @@ use super::meta::Uid;
 use super::mig_layout::lay_out;
 use super::node::Node;
 use super::node_use::{GpuCell, MigInstance, NodeUse};
+use super::pod::Pod;
 use super::telemetry::{NodeTelemetry, PodName};
 use super::text::Str;
 use super::workload::WorkloadKey;
@@ -19,8 +20,6 @@ use super::workload::WorkloadKey;
 pub enum DeviceSource {
     /// The allocation of a ResourceClaim.
     Claim,
-    /// gpudeck's agent on the node, in its GpuNode object.
-    GpuNode,
     /// The pod labels of dcgm-exporter.
     Exporter,
 }
@@ -30,7 +29,6 @@ impl DeviceSource {
     pub fn name(self) -> &'static str {
         match self {
             DeviceSource::Claim => "ResourceClaim",
-            DeviceSource::GpuNode => "GpuNode",
             DeviceSource::Exporter => "dcgm-exporter",
         }
     }
@@ -100,6 +98,43 @@ pub(super) fn of_exporter(telemetry: &NodeTelemetry) -> Vec<KnownDevice> {
         }
     }
     devices
+}
+
+/// The cells of a node whose GPUs a DRA driver gives out: no count of the kubelet's tells of them.
+fn by_claims(node: &Node, devices: &[KnownDevice]) -> Vec<GpuCell> {
+    let most = devices.iter().map(|d| d.gpu + 1).max().unwrap_or(0);
+    let count = node.gpus.count.unwrap_or(0).max(most).min(256);
+    let model = node.gpus.model.as_ref();
+    let cell = |gpu: u32| {
+        let own: Vec<&KnownDevice> = devices.iter().filter(|d| d.gpu == gpu).collect();
+        let parts = own.iter().filter_map(|d| Some((d, d.instance.as_ref()?)));
+        let parts: Vec<_> = parts.collect();
+        let (Some(model), false) = (model, parts.is_empty()) else {
+            return if own.is_empty() {
+                GpuCell::Free
+            } else {
+                GpuCell::Used
+            };
+        };
+        let mut instances: Vec<MigInstance> = parts
+            .into_iter()
+            .map(|(device, instance)| MigInstance {
+                width: instance.profile.memory_slices(model, node.gpus.memory_mib),
+                profile: instance.profile.clone(),
+                used: device.pod.is_some(),
+                sick: false,
+                start: instance.start.unwrap_or(0),
+                told: instance.start.is_some(),
+                gi: None,
+            })
+            .collect();
+        lay_out(&mut instances, model);
+        GpuCell::Mig {
+            instances,
+            slices: model.memory_slices(),
+        }
+    };
+    (0..count).map(cell).collect()
 }
 
 /// Puts a node's cells, which come from counts, at the places that its devices tell. Counts stay what
@@ -240,6 +275,10 @@ impl Cluster {
     /// What is known of a node's devices and who holds them: by the first of the sources that tells
     /// anything.
     pub fn known_devices(&self, node: &str) -> Vec<KnownDevice> {
+        let claimed = self.claimed_devices(node);
+        if !claimed.is_empty() {
+            return claimed;
+        }
         self.telemetry(node)
             .map(of_exporter_log)
             .unwrap_or_default()
@@ -247,8 +286,17 @@ impl Cluster {
 
     /// A node's physical GPUs as cells, each at its place as far as its devices tell.
     pub fn cells(&self, node: &Node, held: &NodeUse) -> Vec<GpuCell> {
-        let cells = held.cells(node);
         let devices = self.known_devices(&node.meta.name);
+        let by_plugin = node
+            .capacity
+            .extended
+            .iter()
+            .any(|(key, n)| *n > 0 && GpuResource::from_key(key).is_some());
+        let claimed = devices.iter().any(|d| d.source == DeviceSource::Claim);
+        if claimed && !by_plugin {
+            return by_claims(node, &devices);
+        }
+        let cells = held.cells(node);
         arrange(cells, &devices, node.gpus.model.as_ref())
     }
 
@@ -261,24 +309,25 @@ impl Cluster {
             return found;
         };
         let pods = held.pods.iter().filter_map(|uid| self.pod(uid));
-        let mut pods: Vec<_> = pods.filter(|p| p.gpu_requests().next().is_some()).collect();
+        let devices = self.known_devices(node);
+        let is_told = |pod: &Pod| {
+            devices
+                .iter()
+                .any(|d| d.pod.as_ref().is_some_and(|p| p.is(pod)))
+        };
+        let mut pods: Vec<_> = pods
+            .filter(|p| p.gpu_requests().next().is_some() || is_told(p))
+            .collect();
         pods.sort_by(|a, b| {
             (&a.meta.namespace, &a.meta.name).cmp(&(&b.meta.namespace, &b.meta.name))
         });
-        let devices = self.known_devices(node);
         let mut rooms: Vec<Room> = cells.iter().map(Room::of).collect();
         // Under strategy `single` what is asked as a GPU is an instance.
         let all_cut = rooms.iter().all(|r| matches!(r, Room::Parts(_)));
         for known in [true, false] {
             for pod in &pods {
-                let is_it = |name: &PodName| {
-                    *name.namespace == *pod.meta.namespace && *name.name == *pod.meta.name
-                };
-                let own = |d: &&KnownDevice| d.pod.as_ref().is_some_and(is_it);
+                let own = |d: &&KnownDevice| d.pod.as_ref().is_some_and(|p| p.is(pod));
                 let own: Vec<&KnownDevice> = devices.iter().filter(own).collect();
-                if own.is_empty() == known {
-                    continue;
-                }
                 let holder = |profile: Option<MigProfile>, told_by| Holder {
                     pod: pod.meta.uid.clone(),
                     namespace: pod.meta.namespace.clone(),
@@ -299,13 +348,18 @@ impl Cluster {
                     }
                     continue;
                 }
+                // What is asked and not told of.
+                let mut told = own.len();
                 for (resource, count) in pod.gpu_requests() {
                     let profile = match resource {
                         GpuResource::Mig(profile) => Some(profile),
                         GpuResource::Whole | GpuResource::Shared => None,
                     };
                     // More cells than there are cannot be held.
-                    for _ in 0..count.min(1_024) {
+                    let count = usize::try_from(count).unwrap_or(0).min(1_024);
+                    let of_these = told.min(count);
+                    told -= of_these;
+                    for _ in of_these..count {
                         let at = rooms
                             .iter_mut()
                             .position(|r| r.take(profile.as_ref(), all_cut));

@@ -4,6 +4,7 @@
 //! numbers that both the console and `gpudeck snapshot` print.
 
 mod change_log;
+mod claim;
 mod cluster;
 mod condition;
 mod decision;
@@ -33,9 +34,9 @@ mod tier_figure;
 mod unreadable;
 mod workload;
 mod workload_entry;
-pub mod xid;
-mod xid_code;
+mod xid;
 
+pub use claim::{ClaimedDevice, ResourceClaim};
 pub use cluster::Cluster;
 pub use condition::Condition;
 pub use decision::{Decision, DecisionKind, FilterCount, Reason};
@@ -72,5 +73,4 @@ pub use tier::{Tier, TierSource};
 pub use tier_figure::{Money, TierFigure};
 pub use workload::{GroupName, WorkloadKey, WorkloadState};
 pub use workload_entry::WorkloadRow;
-pub use xid::XidClass;
-pub use xid_code::XidCode;
+pub use xid::{Xid, XidClass};

@@ -14,6 +14,13 @@ pub struct PodName {
     pub name: Str,
 }
 
+impl PodName {
+    /// Whether it is this pod's.
+    pub fn is(&self, pod: &super::pod::Pod) -> bool {
+        self.namespace == pod.meta.namespace && self.name == pod.meta.name
+    }
+}
+
 /// Which counter tells how busy a GPU is, the best first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ActivityBy {

@@ -30,6 +30,9 @@ impl Unreadable {
             Delta::Node(change) => self.change(Kind::Node, change, |o| &o.meta),
             Delta::Pod(change) => self.change(Kind::Pod, change, |o| &o.meta),
             Delta::Namespace(change) => self.change(Kind::Namespace, change, |o| &o.meta),
+            Delta::ResourceClaim(change) => {
+                self.change(Kind::ResourceClaim, change, |o| &o.meta);
+            }
             Delta::Job(change) => self.change(Kind::Job, change, |o| &o.meta),
             Delta::Event(change) => self.change(Kind::Event, change, |o| &o.meta),
             Delta::PriorityClass(change) => {

@@ -168,6 +168,7 @@ impl State {
             | Delta::Fabric(_)
             | Delta::Foreign(..)
             | Delta::Telemetry(_)
+            | Delta::ResourceClaim(_)
             | Delta::Unreadable { .. } => {}
         }
     }

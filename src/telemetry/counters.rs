@@ -129,7 +129,9 @@ impl Counter {
             | Counter::Engine
             | Counter::Tensor
             | Counter::Dram
-            | Counter::UtilisationRatio => within(0.0, 2.0).map(|share| share.min(1.0)),
+            | Counter::UtilisationRatio => {
+                within(0.0, 2.0).map(|share| share.clamp(0.0, 1.0).abs())
+            }
             Counter::MemoryUsed
             | Counter::MemoryFree
             | Counter::MemoryReserved

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use gpudeck::sandbox::ApiServer;
 use gpudeck::sandbox::actors::Options;
 use gpudeck::sandbox::actors::gpu_config::{Config, ExporterConfig, LabelGeneration};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -16,6 +17,7 @@ use crate::cluster::{Cluster, bind, eventually, server};
 pub(crate) struct World {
     pub(crate) cluster: Cluster,
     pub(crate) nodes: Api<Node>,
+    pub(crate) server: ApiServer,
 }
 
 impl World {
@@ -37,7 +39,11 @@ impl World {
         };
         let cluster = Cluster::on(&server, &options);
         let nodes = Api::all(cluster.client.clone());
-        Self { cluster, nodes }
+        Self {
+            cluster,
+            nodes,
+            server,
+        }
     }
 
     /// A node with `gpus` whole GPUs of `product` that can be cut.

@@ -22,5 +22,6 @@ mod openb;
 mod outage;
 mod pods;
 mod spot;
+mod telemetry;
 mod training;
 mod volcano_jobs;

@@ -128,7 +128,7 @@ fn keys_open_and_close_and_find_nodes_again() {
     let stage = Stage::new(fabric(), TRUE);
     let (mut tree, _) = tree(&stage, 120, 30);
     let selected = |tree: &dyn View| match tree.selected() {
-        Some(Target::Domain(way)) => way.to_string(),
+        Some(Target::Domain(way)) => way.replace("no zone/", ""),
         Some(Target::Node(name)) => name.to_string(),
         Some(Target::Gpu(name, gpu)) => format!("{name} {gpu}"),
         other => format!("{other:?}"),
@@ -151,7 +151,7 @@ fn keys_open_and_close_and_find_nodes_again() {
     assert!(tree.select(&Target::Gpu("n3".into(), 2)));
     stage.draw(&mut *tree, 120, 30);
     assert_eq!(selected(&*tree), "n3 2");
-    assert!(tree.select(&Target::Domain("spine s1/leaf l2".into())));
+    assert!(tree.select(&Target::Domain("no zone/spine s1/leaf l2".into())));
     stage.draw(&mut *tree, 120, 30);
     assert_eq!(selected(&*tree), "spine s1/leaf l2");
     let lines = tree

@@ -12,3 +12,4 @@ mod queues;
 mod samples;
 mod shown;
 mod table;
+mod telemetry;

@@ -2,7 +2,7 @@
 //! what is planned for it.
 
 use gpudeck::cluster::decode::{Decoder, Object};
-use gpudeck::model::{GpuModel, MigStrategy, Node, Readiness};
+use gpudeck::model::{FabricRules, GpuModel, MigStrategy, Node, NodeUse, Readiness};
 
 use crate::samples::{files, kind_of, objects};
 
@@ -100,4 +100,77 @@ fn every_sample_node_reads_right() {
     }
     lines.sort();
     assert_eq!(lines.join("\n"), TABLE.join("\n"));
+}
+
+/// Where a node hangs, by what and what it lacks; `[]` an NVLink domain.
+fn place(node: &Node) -> String {
+    let place = FabricRules::default().place(node);
+    let mut words: Vec<String> = place
+        .switches
+        .iter()
+        .map(|s| format!("{}={}", s.level, s.name))
+        .collect();
+    words.extend(place.nvlink_domain.iter().map(|d| format!("[{d}]")));
+    words.extend(place.told_by.iter().map(|f| format!("by {f}")));
+    words.extend(place.lacks.iter().map(|l| format!("no {l}")));
+    if words.is_empty() {
+        words.push("unknown".to_owned());
+    }
+    format!("{}: {}", node.meta.name, words.join(" "))
+}
+
+/// The cut GPUs of a node: how many are alike, each instance at the slice where it starts, and what
+/// is stranded.
+fn layout(node: &Node) -> Option<String> {
+    use gpudeck::model::GpuCell;
+    let cells = NodeUse::default().cells(node);
+    let mut kinds: std::collections::BTreeMap<String, u32> = std::collections::BTreeMap::new();
+    for cell in &cells {
+        let words = match cell {
+            GpuCell::Mig { instances, .. } => {
+                let parts = instances
+                    .iter()
+                    .map(|i| format!("{}@{}", i.profile, i.start));
+                let parts: Vec<String> = parts.collect();
+                format!("{} stranded {:.3}", parts.join(" "), cell.stranded_share())
+            }
+            GpuCell::Shared { of, .. } => format!("shared by {of}"),
+            GpuCell::Unhealthy => "sick".to_owned(),
+            _ => "whole".to_owned(),
+        };
+        *kinds.entry(words).or_default() += 1;
+    }
+    let all: Vec<String> = kinds.iter().map(|(k, n)| format!("{n}x({k})")).collect();
+    let plain = kinds.keys().all(|k| k == "whole");
+    (!plain).then(|| format!("{}: {}", node.meta.name, all.join(" ")))
+}
+
+fn sample_nodes() -> Vec<std::sync::Arc<Node>> {
+    let mut nodes = Vec::new();
+    let files = files().into_iter().filter(|path| {
+        path.parent()
+            .is_some_and(|folder| folder.ends_with("nodes"))
+    });
+    for object in files.flat_map(|path| objects(&path)) {
+        let Some(kind) = kind_of(&object) else {
+            continue;
+        };
+        if let Ok(Object::Node(node)) = Decoder::new().decode(kind, &object.to_string()) {
+            nodes.push(node);
+        }
+    }
+    nodes.sort_by(|a, b| a.meta.name.cmp(&b.meta.name));
+    nodes
+}
+
+#[test]
+fn every_sample_node_hangs_where_it_says() {
+    let lines: Vec<String> = sample_nodes().iter().map(|n| place(n)).collect();
+    insta::assert_snapshot!(lines.join("\n"));
+}
+
+#[test]
+fn every_sample_node_is_cut_as_it_says() {
+    let lines: Vec<String> = sample_nodes().iter().filter_map(|n| layout(n)).collect();
+    insta::assert_snapshot!(lines.join("\n"));
 }

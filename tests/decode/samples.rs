@@ -32,6 +32,17 @@ pub(crate) fn file(name: &str) -> Vec<Value> {
     objects(&root().join(name))
 }
 
+/// The text files of one folder.
+pub(crate) fn text_files(folder: &str) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(root().join(folder)).unwrap();
+    let mut all: Vec<PathBuf> = files
+        .map(|f| f.unwrap().path())
+        .filter(|p| p.extension().is_some_and(|e| e == "txt"))
+        .collect();
+    all.sort();
+    all
+}
+
 /// The sample files of all folders.
 pub(crate) fn files() -> Vec<PathBuf> {
     let mut all = Vec::new();
@@ -74,6 +85,8 @@ pub(crate) fn kind_of(object: &Value) -> Option<Kind> {
                 of_group && api.kind == kind
             })
             .map(Kind::Foreign),
+        ("resource.k8s.io/v1", "ResourceClaim") => Some(Kind::ResourceClaim),
+        _ => None,
     }
 }
 

@@ -4,6 +4,7 @@
 //! rest is read; only an object without a name and UID is refused as a whole.
 
 mod amounts;
+mod claim;
 mod constraints;
 mod group;
 mod intern;
@@ -28,7 +29,7 @@ use self::intern::Interner;
 use self::read::{Ctx, Read, Slot};
 use crate::model::{
     Change, Delta, Event, Foreign, ForeignKind, Gone, Job, Kind, Meta, Namespace, Node, Pod,
-    PriorityClass, Str, VolumeClaim, VolumeTopology, clean,
+    PriorityClass, ResourceClaim, Str, VolumeClaim, VolumeTopology, clean,
 };
 
 /// A decoded object of any watched kind.
@@ -52,6 +53,8 @@ pub enum Object {
     Volume(Arc<VolumeTopology>),
     /// An object of another system.
     Foreign(ForeignKind, Arc<Foreign>),
+    /// A ResourceClaim.
+    ResourceClaim(Arc<ResourceClaim>),
 }
 
 impl Object {
@@ -67,6 +70,7 @@ impl Object {
             Object::VolumeClaim(o) => &o.meta,
             Object::Volume(o) => &o.meta,
             Object::Foreign(_, o) => &o.meta,
+            Object::ResourceClaim(o) => &o.meta,
         }
     }
 
@@ -82,6 +86,7 @@ impl Object {
             Object::VolumeClaim(o) => Delta::VolumeClaim(Change::Set(o)),
             Object::Volume(o) => Delta::Volume(Change::Set(o)),
             Object::Foreign(kind, o) => Delta::Foreign(kind, Change::Set(o)),
+            Object::ResourceClaim(o) => Delta::ResourceClaim(Change::Set(o)),
         }
     }
 
@@ -103,6 +108,7 @@ impl Object {
             Object::VolumeClaim(_) => Delta::VolumeClaim(Change::Gone(gone)),
             Object::Volume(_) => Delta::Volume(Change::Gone(gone)),
             Object::Foreign(kind, _) => Delta::Foreign(*kind, Change::Gone(gone)),
+            Object::ResourceClaim(_) => Delta::ResourceClaim(Change::Gone(gone)),
         }
     }
 }
@@ -213,6 +219,8 @@ impl Decoder {
                     Ok(Object::Foreign(kind, Arc::new(object)))
                 })
             }
+            Kind::ResourceClaim => read_from::<claim::ResourceClaimRead, D>(json, c)?
+                .and_then(|o| Ok(Object::ResourceClaim(Arc::new(o.finish(c)?)))),
         })
     }
 }

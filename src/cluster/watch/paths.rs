@@ -15,6 +15,7 @@ fn group(kind: Kind, version: Option<&str>) -> Cow<'static, str> {
             let preferred = api.versions.first().copied().unwrap_or("v1");
             format!("/apis/{}/{}", api.group, version.unwrap_or(preferred)).into()
         }
+        Kind::ResourceClaim => "/apis/resource.k8s.io/v1".into(),
         _ => "/api/v1".into(),
     }
 }
@@ -25,7 +26,7 @@ pub(super) fn is_namespaced(kind: Kind) -> bool {
         Kind::Foreign(kind) => kind.api().namespaced,
         _ => matches!(
             kind,
-            Kind::Pod | Kind::Job | Kind::Event | Kind::VolumeClaim
+            Kind::Pod | Kind::Job | Kind::Event | Kind::VolumeClaim | Kind::ResourceClaim
         ),
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::super::decision::{Decision, DecisionKind};
 use super::super::delta::{Kind, SourceReport, SourceState};
+use super::super::devices::KnownDevice;
 use super::super::event::Event;
 use super::super::fabric::{FabricRules, Place};
 use super::super::fault::NodeFault;
@@ -121,6 +122,15 @@ impl Cluster {
     /// What is stated of the fabric besides the labels of known families.
     pub fn fabric_rules(&self) -> &Arc<FabricRules> {
         &self.fabric
+    }
+
+    /// Devices of a node that are allocated to ResourceClaims.
+    pub(in crate::model) fn claimed_devices(&self, node: &str) -> Vec<KnownDevice> {
+        let uids = self.claims_by_node.get(node).into_iter().flatten();
+        let claims = uids.filter_map(|uid| self.claims.get(uid));
+        let mut devices: Vec<KnownDevice> = claims.flat_map(|claim| claim.on(node)).collect();
+        devices.sort();
+        devices
     }
 
     /// What the GPUs of a node measured last.

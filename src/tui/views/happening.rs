@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use jiff::{SignedDuration, Timestamp};
 
 use super::timeline::Happening;
-use crate::model::{Cluster, Event, ForeignKind, Str, WorkloadKey, XidClass, XidCode};
+use crate::model::{Cluster, Event, ForeignKind, Str, WorkloadKey, Xid, XidClass};
 use crate::tui::glyphs::Glyph;
 use crate::tui::theme::Meaning;
 
@@ -115,7 +115,7 @@ impl What {
         }
         if let Some(xid) = xid(event) {
             return match xid.class {
-                Some(XidClass::Ignore) => What::Other,
+                XidClass::Ignore => What::Other,
                 _ => What::Fault,
             };
         }
@@ -169,16 +169,16 @@ impl What {
 }
 
 /// The Xid that an event of a node tells of.
-pub(crate) fn xid(event: &Event) -> Option<XidCode> {
+pub(crate) fn xid(event: &Event) -> Option<Xid> {
     let named = |text: &str| text.contains("xid") || text.contains("Xid") || text.contains("XID");
     if !named(&event.reason) && !named(&event.message) {
         return None;
     }
-    XidCode::in_condition(&event.reason, &event.reason, &event.message)
+    Xid::in_condition(&event.reason, &event.reason, &event.message)
 }
 
 /// A code in one sentence.
-pub(super) fn told(xid: &XidCode) -> String {
+pub(super) fn told(xid: &Xid) -> String {
     let name = if xid.switch { "SXid" } else { "Xid" };
     format!("{name} {}: {}; {}", xid.code, xid.meaning, xid.action)
 }

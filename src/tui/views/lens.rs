@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 
 use super::node_row::NodeRow;
-use crate::model::{Cluster, Figures, GpuReading, Holder, Str, XidClass, xid};
+use crate::model::{Cluster, Figures, GpuReading, Holder, Str, Xid, XidClass};
 use crate::tui::format;
 use crate::tui::theme::{Meaning, Theme};
 
@@ -482,9 +482,7 @@ fn health(row: &NodeRow, index: usize) -> One {
     let recent = gpu.and_then(|g| g.recent_xids.first().map(|(code, _)| *code));
     let last = gpu.and_then(|g| g.last_xid).filter(|code| *code != 0);
     if let Some(code) = recent.or(last) {
-        let known = xid::of(code);
-        let meaning = known.map_or("not in the catalogue", |x| x.meaning);
-        let class = known.map_or(XidClass::Gpu, |x| x.class);
+        let Xid { meaning, class, .. } = Xid::of(code);
         // The last Xid stays until the driver is loaded anew: alone it tells of the past.
         let now = recent.is_some();
         let text = if now {
@@ -493,8 +491,12 @@ fn health(row: &NodeRow, index: usize) -> One {
             format!("last Xid {code}, {meaning}")
         };
         match (class, now) {
-            (XidClass::Node, _) | (XidClass::Gpu, true) => return One::Kind(3, BAD, text),
-            (XidClass::Gpu, false) | (XidClass::App, true) => return One::Kind(2, WORN, text),
+            (XidClass::Reboot | XidClass::Hardware, _)
+            | (XidClass::Reset | XidClass::Drain | XidClass::Unknown, true) => {
+                return One::Kind(3, BAD, text);
+            }
+            (XidClass::Reset | XidClass::Drain | XidClass::Unknown, false)
+            | (XidClass::App, true) => return One::Kind(2, WORN, text),
             (XidClass::App, false) | (XidClass::Ignore, _) => {}
         }
     }

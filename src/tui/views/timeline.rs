@@ -11,7 +11,7 @@ use super::describe;
 use super::happening::{self, What};
 use super::jobs::since;
 use super::list::{List, News, Spec, list_view};
-use crate::model::{Cluster, Decision, DecisionKind, Event, Kind, NodeFault, Severity, XidCode};
+use crate::model::{Cluster, Decision, DecisionKind, Event, Kind, NodeFault, Severity, Xid};
 use crate::tui::filter::{FilterColumn, Unit, Value, contains};
 use crate::tui::format;
 use crate::tui::glyphs::Glyph;
@@ -160,7 +160,7 @@ impl Happening {
                 }
             },
             Happening::Fault(fault) => {
-                match XidCode::in_condition(&fault.kind, &fault.reason, &fault.message) {
+                match Xid::in_condition(&fault.kind, &fault.reason, &fault.message) {
                     Some(xid) => format!("{} ({})", happening::told(&xid), fault.kind),
                     None if &*fault.kind == "Ready" => {
                         format!("not ready: {} {}", fault.reason, fault.message)
@@ -194,10 +194,10 @@ impl Happening {
     }
 
     /// The code of the driver that it tells of.
-    pub fn xid(&self) -> Option<XidCode> {
+    pub fn xid(&self) -> Option<Xid> {
         match self {
             Happening::Event(event) => happening::xid(event),
-            Happening::Fault(f) => XidCode::in_condition(&f.kind, &f.reason, &f.message),
+            Happening::Fault(f) => Xid::in_condition(&f.kind, &f.reason, &f.message),
             Happening::Decision(..) => None,
         }
     }

@@ -5,7 +5,7 @@ use ratatui::text::{Line, Span};
 use super::sheet::{LIST_LIMIT, Sheet};
 use crate::model::{
     Condition, GpuCell, GpuReading, Holder, Kind, Measured, MigInstance, MigStrategy, Node,
-    NodeTelemetry, Sharing, Str, TaintEffect, xid,
+    NodeTelemetry, Sharing, Str, TaintEffect, Xid,
 };
 use crate::tui::format;
 use crate::tui::theme::Meaning;
@@ -37,6 +37,7 @@ pub(super) fn describe(name: &Str, gpu: Option<u32>, ctx: &Ctx<'_>) -> Option<Ve
         sheet.field("GPU", gpu_in_words(&row, index));
     }
     sheet.styled("state", row.state.clone(), row.severity.meaning());
+    in_short(&mut sheet, &row, ctx);
     facts(&mut sheet, node, &row);
     sheet.meta(&node.meta);
     resources(&mut sheet, node, &row, &held.requests);
@@ -48,6 +49,29 @@ pub(super) fn describe(name: &Str, gpu: Option<u32>, ctx: &Ctx<'_>) -> Option<Ve
     sheet.happenings(|h| h.kind() == "Node" && h.name() == &**name);
     sheet.labels(&node.meta);
     Some(sheet.finish())
+}
+
+/// All GPUs in one line: how busy, how full, the hottest, what they draw, and how old that is.
+fn in_short(sheet: &mut Sheet<'_>, row: &NodeRow, ctx: &Ctx<'_>) {
+    let Some(telemetry) = row.telemetry.as_deref().filter(|t| t.gpus.is_ok()) else {
+        return;
+    };
+    let percent = |share: f64| format!("{:.0}%", share * 100.0);
+    let mut words = Vec::new();
+    words.extend(telemetry.activity().map(|s| format!("SM {}", percent(s))));
+    words.extend(
+        telemetry
+            .memory_share()
+            .map(|s| format!("memory {}", percent(s))),
+    );
+    words.extend(
+        telemetry
+            .temperature_c()
+            .map(|t| format!("hottest {t:.0} °C")),
+    );
+    words.extend(telemetry.power_watts().map(|w| format!("{w:.0} W")));
+    let age = format::age(Some(telemetry.at), ctx.now);
+    sheet.field("measured", format!("{}, {age} ago", words.join(", ")));
 }
 
 fn facts(sheet: &mut Sheet<'_>, node: &Node, row: &NodeRow) {
@@ -352,9 +376,9 @@ fn faults(reading: &GpuReading) -> Option<(String, Meaning)> {
         let text = "a memory row could not be remapped: drain, reset, replace".to_owned();
         return Some((text, Meaning::Danger));
     }
-    let words = |code: u32| match xid::of(code) {
-        Some(x) => format!("Xid {code}: {}; {}", x.meaning, x.action),
-        None => format!("Xid {code}: not in the catalogue"),
+    let words = |code: u32| {
+        let xid = Xid::of(code);
+        format!("Xid {code}: {}; {}", xid.meaning, xid.action)
     };
     if let Some((code, count)) = reading.recent_xids.first() {
         let text = format!("{} ({count} in the last minutes)", words(*code));

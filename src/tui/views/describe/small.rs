@@ -7,7 +7,7 @@ use ratatui::text::Line;
 
 use super::sheet::Sheet;
 use crate::model::{
-    Decision, DecisionKind, FilterCount, Reason, Severity, Str, Uid, XidClass, XidCode,
+    Decision, DecisionKind, FilterCount, Reason, Severity, Str, Uid, Xid, XidClass,
 };
 use crate::tui::browse::BrowseRow;
 use crate::tui::format;
@@ -64,24 +64,26 @@ pub(super) fn fault(node: &Str, kind: &Str, ctx: &Ctx<'_>) -> Option<Vec<Line<'s
     sheet.field("reason", &*fault.reason);
     sheet.field("message", &*fault.message);
     sheet.maybe("since", fault.since.map(format::timestamp));
-    if let Some(xid) = XidCode::in_condition(&fault.kind, &fault.reason, &fault.message) {
+    if let Some(xid) = Xid::in_condition(&fault.kind, &fault.reason, &fault.message) {
         code(&mut sheet, &xid);
     }
     chain(&mut sheet, &Happening::Fault(Arc::new(fault.clone())), ctx);
     Some(sheet.finish())
 }
 
-fn code(sheet: &mut Sheet<'_>, xid: &XidCode) {
+fn code(sheet: &mut Sheet<'_>, xid: &Xid) {
     let name = if xid.switch { "SXid" } else { "Xid" };
     sheet.section(&format!("{name} {}", xid.code));
     sheet.field("means", xid.meaning);
     sheet.styled("do", xid.action, Meaning::Warn);
     let class = match xid.class {
-        Some(XidClass::Ignore) => "nothing has to be done",
-        Some(XidClass::App) => "the program is at fault, or only it is hit",
-        Some(XidClass::Gpu) => "the GPU needs a reset, or somebody to look",
-        Some(XidClass::Node) => "the node has to be drained and restarted, or the GPU replaced",
-        None => "NVIDIA publishes no action for it",
+        XidClass::Ignore => "nothing has to be done",
+        XidClass::App => "the program is at fault, or only it is hit",
+        XidClass::Reset => "the GPU has to be reset",
+        XidClass::Drain => "work has to leave first",
+        XidClass::Reboot => "the node has to be restarted",
+        XidClass::Hardware => "hardware, or the vendor",
+        XidClass::Unknown => "NVIDIA publishes no action for it",
     };
     sheet.field("class", class);
 }

@@ -95,7 +95,7 @@ impl Places {
                     self.domains.insert(step.name.clone());
                 }
                 Level::Unknown => self.unknown = true,
-                Level::Zone | Level::Model => {}
+                Level::Zone | Level::Model | Level::State => {}
             }
             self.walk(part, gang, path);
             path.pop();

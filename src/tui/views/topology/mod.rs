@@ -122,7 +122,7 @@ impl TopologyView {
             gangs: &self.tree.gangs,
             rows: Vec::with_capacity(self.rows.len()),
         };
-        flatten.branch(&self.tree.top, rows::TOP, "", 0);
+        flatten.tree(&self.tree.top);
         self.rows = flatten.rows;
         let key = self.wanted.take().or(self.key);
         if let Some(at) = key.and_then(|key| self.rows.iter().position(|r| r.id == key)) {
@@ -454,7 +454,7 @@ pub(crate) fn branches(rows: Vec<NodeRow>, cluster: &Cluster) -> Vec<BranchRow> 
         gangs: &tree.gangs,
         rows: Vec::new(),
     };
-    flatten.branch(&tree.top, rows::TOP, "", 0);
+    flatten.tree(&tree.top);
     let rows = flatten.rows.into_iter().filter_map(|row| match row.what {
         What::Branch {
             step,

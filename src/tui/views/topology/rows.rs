@@ -102,33 +102,47 @@ pub(super) struct Flatten<'a> {
 }
 
 impl Flatten<'_> {
+    /// Adds the whole tree.
+    pub(super) fn tree(&mut self, top: &Branch) {
+        for (zone, step, part) in top.shown() {
+            let above = zone.map_or(TOP, |zone| branch_id(TOP, zone));
+            let way = zone.map(Step::in_words).unwrap_or_default();
+            self.part(step, part, above, &way, 0);
+        }
+    }
+
     /// Adds all that is below a branch.
-    pub(super) fn branch(&mut self, branch: &Branch, id: Id, way: &str, depth: u16) {
+    fn branch(&mut self, branch: &Branch, id: Id, way: &str, depth: u16) {
         for (step, part) in &branch.branches {
-            let way: Str = match way {
-                "" => step.in_words().into(),
-                way => format!("{way}/{}", step.in_words()).into(),
-            };
-            let id = branch_id(id, step);
-            let open = self.all_branches || self.open.contains(&id);
-            self.rows.push(Shown {
-                id,
-                depth,
-                parts: true,
-                open,
-                what: What::Branch {
-                    step: step.clone(),
-                    way: way.clone(),
-                    gangs: self.gangs.count(&part.sum.held),
-                    sum: Box::new(part.sum.clone()),
-                },
-            });
-            if open {
-                self.branch(part, id, &way, depth + 1);
-            }
+            self.part(step, part, id, way, depth);
         }
         for leaf in branch.nodes.values() {
             self.node(leaf, depth);
+        }
+    }
+
+    /// Adds a branch and all that is below it.
+    fn part(&mut self, step: &Step, part: &Branch, above: Id, way: &str, depth: u16) {
+        let way: Str = match way {
+            "" => step.in_words().into(),
+            way => format!("{way}/{}", step.in_words()).into(),
+        };
+        let id = branch_id(above, step);
+        let open = self.all_branches || self.open.contains(&id);
+        self.rows.push(Shown {
+            id,
+            depth,
+            parts: true,
+            open,
+            what: What::Branch {
+                step: step.clone(),
+                way: way.clone(),
+                gangs: self.gangs.count(&part.sum.held),
+                sum: Box::new(part.sum.clone()),
+            },
+        });
+        if open {
+            self.branch(part, id, &way, depth + 1);
         }
     }
 
@@ -189,17 +203,23 @@ pub(super) fn way_to(leaf: &Leaf) -> Vec<Id> {
 /// The branches of the levels that can be open so that no more than so many rows are shown.
 pub(super) fn opening(top: &Branch, most: usize) -> HashSet<Id> {
     let mut open = HashSet::new();
-    let mut level: Vec<(Id, &Branch)> = vec![(TOP, top)];
     let mut rows = 0;
-    loop {
+    let mut level: Vec<(Id, &Branch)> = top
+        .shown()
+        .into_iter()
+        .map(|(zone, step, part)| {
+            let above = zone.map_or(TOP, |zone| branch_id(TOP, zone));
+            (branch_id(above, step), part)
+        })
+        .collect();
+    rows += level.len() + top.nodes.len();
+    while !level.is_empty() {
         let parts = |(_, b): &(Id, &Branch)| b.branches.len() + b.nodes.len();
         rows += level.iter().map(parts).sum::<usize>();
-        if rows > most && !open.is_empty() {
-            for (id, _) in level {
-                open.remove(&id);
-            }
-            return open;
+        if rows > most {
+            break;
         }
+        open.extend(level.iter().map(|(id, _)| *id));
         level = level
             .into_iter()
             .flat_map(|(id, b)| {
@@ -207,9 +227,6 @@ pub(super) fn opening(top: &Branch, most: usize) -> HashSet<Id> {
                 parts.map(move |(step, part)| (branch_id(id, step), part))
             })
             .collect();
-        if level.is_empty() {
-            return open;
-        }
-        open.extend(level.iter().map(|(id, _)| *id));
     }
+    open
 }

@@ -23,6 +23,8 @@ pub(super) enum Level {
     Zone,
     /// Among those: a GPU model.
     Model,
+    /// Among those: nodes that are gone or may not be seen.
+    State,
 }
 
 impl Level {
@@ -34,25 +36,24 @@ impl Level {
             Level::Unknown => "fabric unknown",
             Level::Zone => "zone",
             Level::Model => "model",
+            Level::State => "nodes",
         }
     }
 }
 
-/// A step of the way from the top to a node. Two switches of one name in two zones are two.
+/// A step of the way from the top to a node.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Step {
     /// Puts those that say something before those that do not, and `leaf-2` before `leaf-10`.
     order: (bool, String),
-    zone: Option<Str>,
     pub(super) level: Level,
     pub(super) name: Str,
 }
 
 impl Step {
-    fn new(level: Level, name: &str, zone: Option<&Str>) -> Self {
+    fn new(level: Level, name: &str) -> Self {
         Step {
             order: (level == Level::Unknown, natural_key(name)),
-            zone: zone.cloned(),
             level,
             name: name.into(),
         }
@@ -64,6 +65,7 @@ impl Step {
     pub(super) fn in_words(&self) -> String {
         match self.level {
             Level::Unknown => self.level.name().to_owned(),
+            Level::State => self.name.to_string(),
             // `no zone`, `no model`: the name says it all.
             Level::Zone | Level::Model if self.name.starts_with("no ") => self.name.to_string(),
             _ => format!("{} {}", self.level.name(), self.name),
@@ -106,25 +108,23 @@ impl Leaf {
 /// The way from the top to a node.
 fn path(row: &NodeRow) -> Box<[Step]> {
     let place = row.place();
-    let zone = row.shared_zone();
-    let mut path: Vec<Step> = place
-        .switches
-        .iter()
-        .map(|s| Step::new(Level::Switch(s.level.clone()), &s.name, zone.as_ref()))
-        .collect();
-    if let Some(domain) = &place.nvlink_domain {
-        path.push(Step::new(Level::Nvlink, domain, None));
+    let switches = place.switches.iter();
+    let switches = switches.map(|s| Step::new(Level::Switch(s.level.clone()), &s.name));
+    let mut path: Vec<Step> = switches.collect();
+    let domain = place.nvlink_domain.iter();
+    path.extend(domain.map(|domain| Step::new(Level::Nvlink, domain)));
+    if !path.is_empty() {
+        // Switches of one name in two zones are two.
+        let zone = row.zone().unwrap_or("no zone");
+        path.insert(0, Step::new(Level::Zone, zone));
+        return path.into();
     }
-    if path.is_empty() {
-        path.push(Step::new(Level::Unknown, "", None));
-        if row.node.is_none() {
-            path.push(Step::new(Level::Zone, &row.state, None));
-        } else {
-            let zone = row.zone().unwrap_or("no zone");
-            path.push(Step::new(Level::Zone, zone, None));
-            let model = row.model().unwrap_or("no model");
-            path.push(Step::new(Level::Model, model, None));
-        }
+    path.push(Step::new(Level::Unknown, ""));
+    if row.node.is_none() {
+        path.push(Step::new(Level::State, &row.state));
+    } else {
+        path.push(Step::new(Level::Zone, row.zone().unwrap_or("no zone")));
+        path.push(Step::new(Level::Model, row.model().unwrap_or("no model")));
     }
     path.into()
 }
@@ -232,6 +232,27 @@ impl Branch {
                 self.branches.remove(step);
             }
         }
+    }
+
+    /// The one zone that there is at the top: it is not worth a level of its own.
+    pub(super) fn only_zone(&self) -> Option<&Step> {
+        let mut zones = self.branches.keys().filter(|s| s.level == Level::Zone);
+        let only = zones.next()?;
+        zones.next().is_none().then_some(only)
+    }
+
+    /// The branches right below, with the parts of the one zone in its place.
+    pub(super) fn shown(&self) -> Vec<(Option<&Step>, &Step, &Branch)> {
+        let only = self.only_zone();
+        let mut all = Vec::new();
+        for (step, part) in &self.branches {
+            if only == Some(step) {
+                all.extend(part.branches.iter().map(|(s, p)| (only, s, p)));
+            } else {
+                all.push((None, step, part));
+            }
+        }
+        all
     }
 
     /// The part that a way in words leads to first, and what is left of the way.
