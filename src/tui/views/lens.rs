@@ -200,8 +200,14 @@ impl Seen {
     }
 }
 
+impl Default for Seen {
+    fn default() -> Self {
+        Seen::Nothing("not looked at")
+    }
+}
+
 /// What a lens shows of a node.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct NodeSeen {
     /// Each GPU.
     pub gpus: Vec<Seen>,
@@ -219,6 +225,30 @@ struct Weight {
     /// GPUs by what they show.
     kinds: BTreeMap<(u8, String), (u32, Option<TintKey>)>,
     unknown: Option<Str>,
+}
+
+impl Weight {
+    fn add(&mut self, kind: (u8, String), gpus: u32, tint: Option<TintKey>) {
+        let sum = &mut self.kinds.entry(kind).or_insert((0, tint)).0;
+        *sum = sum.saturating_add(gpus);
+    }
+
+    fn take(&mut self, one: &One) {
+        match one {
+            One::Measure(value) => self.known.push(*value),
+            One::Kind(rank, tint, text) => {
+                self.add((*rank, text.clone()), 1, Some(key_of(*tint)));
+            }
+            One::Nothing(text) => self.add((0, (*text).to_owned()), 1, None),
+            One::Unknown(why) => {
+                self.unknown.get_or_insert_with(|| why.clone());
+            }
+        }
+    }
+}
+
+fn key_of(tint: Tint) -> TintKey {
+    (tint.meaning as u8, tint.sign)
 }
 
 /// A tint as a key that has an order.
@@ -283,26 +313,14 @@ impl Glass<'_> {
         let mut gpus = Vec::with_capacity(drawn);
         for index in 0..drawn {
             let one = self.one(row, index, holders.get(index).map_or(&[], |h| h));
+            weight.take(&one);
             gpus.push(match one {
                 One::Measure(value) => {
-                    weight.known.push(value);
                     Seen::Value(heat(self.lens, value), measure(self.lens, value))
                 }
-                One::Kind(rank, tint, text) => {
-                    let key = (tint.meaning as u8, tint.sign);
-                    let kind = weight.kinds.entry((rank, text.clone()));
-                    kind.or_insert((0, Some(key))).0 += 1;
-                    Seen::Value(tint, text)
-                }
-                One::Nothing(text) => {
-                    let kind = weight.kinds.entry((0, text.to_owned()));
-                    kind.or_insert((0, None)).0 += 1;
-                    Seen::Nothing(text)
-                }
-                One::Unknown(why) => {
-                    weight.unknown.get_or_insert(why.clone());
-                    Seen::Unknown(why)
-                }
+                One::Kind(_, tint, text) => Seen::Value(tint, text),
+                One::Nothing(text) => Seen::Nothing(text),
+                One::Unknown(why) => Seen::Unknown(why),
             });
         }
         let whole = self.sum(&[&weight]);
@@ -310,6 +328,62 @@ impl Glass<'_> {
             gpus,
             whole,
             weight,
+        }
+    }
+
+    /// What it shows of a node as a whole, without a look at which pod is on which GPU.
+    pub(super) fn whole(&self, row: &NodeRow, drawn: usize) -> NodeSeen {
+        let mut weight = Weight::default();
+        if self.lens.needs_holders() {
+            self.weigh_pods(row, &mut weight);
+        } else {
+            for index in 0..drawn {
+                weight.take(&self.one(row, index, &[]));
+            }
+        }
+        NodeSeen {
+            gpus: Vec::new(),
+            whole: self.sum(&[&weight]),
+            weight,
+        }
+    }
+
+    /// Owners and ages of all pods with GPUs on a node.
+    fn weigh_pods(&self, row: &NodeRow, weight: &mut Weight) {
+        let name = &row.name;
+        let known = self.cluster.node(name).map(|(_, held)| held);
+        let held = known.or_else(|| self.cluster.unknown_node(name).map(|(_, held)| held));
+        let uids = held.into_iter().flat_map(|held| &held.pods);
+        let mut nobody = true;
+        for pod in uids.filter_map(|uid| self.cluster.pod(uid)) {
+            let devices: i64 = pod
+                .gpu_requests()
+                .map(|(_, n)| n)
+                .fold(0, i64::saturating_add);
+            if devices == 0 {
+                continue;
+            }
+            nobody = false;
+            match (self.lens, pod.started.or(pod.meta.created)) {
+                (Lens::Owner, _) => {
+                    let tint = self.owners.tint(&pod.meta.namespace);
+                    let namespace = pod.meta.namespace.to_string();
+                    let devices = u32::try_from(devices).unwrap_or(u32::MAX);
+                    weight.add((1, namespace), devices, Some(key_of(tint)));
+                }
+                #[allow(clippy::cast_precision_loss)]
+                (_, Some(since)) => weight
+                    .known
+                    .push(format::secs_since(since, self.now).max(0) as f64),
+                (_, None) => weight.take(&One::Unknown("its pod states no start".into())),
+            }
+        }
+        if nobody {
+            weight.take(&if row.used_gpus.is_none() {
+                One::Unknown("pods are not known".into())
+            } else {
+                One::Nothing("held by nobody")
+            });
         }
     }
 

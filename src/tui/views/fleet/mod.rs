@@ -7,7 +7,7 @@ mod group;
 mod layout;
 mod paint;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use ratatui::buffer::Buffer;
@@ -49,7 +49,7 @@ pub struct FleetView {
     seen_groups: Vec<Seen>,
     holding: HoldingNamespaces,
     /// What `seen` was made through.
-    seen_through: Option<(Lens, i64)>,
+    seen_through: Option<(Lens, i64, usize)>,
     /// All nodes that have GPUs, also those that the filter hides.
     all: Vec<Arc<NodeRow>>,
     rows: Vec<Arc<NodeRow>>,
@@ -210,10 +210,18 @@ impl FleetView {
             owners: &self.holding,
             now: ctx.now,
         };
-        let seen = self.rows.iter();
-        self.seen = seen
-            .map(|row| glass.node(row, layout::cells_of(row)))
-            .collect();
+        self.seen = if self.zoom == Some(Zoom::Gpu) {
+            // GPU by GPU takes long on a large fleet: what is not on the screen is not looked at.
+            let page = self.page();
+            let look = |(at, row): (usize, &Arc<NodeRow>)| match page.contains(&at) {
+                true => glass.node(row, layout::cells_of(row)),
+                false => NodeSeen::default(),
+            };
+            self.rows.iter().enumerate().map(look).collect()
+        } else {
+            let look = |row: &Arc<NodeRow>| glass.whole(row, layout::cells_of(row));
+            self.rows.iter().map(look).collect()
+        };
         let of_group = |group: &Group| {
             let nodes = group.nodes.iter().filter_map(|n| self.seen.get(*n));
             glass.group(nodes)
@@ -223,7 +231,27 @@ impl FleetView {
         } else {
             Vec::new()
         };
-        self.seen_through = Some((self.lens, ctx.now.as_second() / 60));
+        self.seen_through = Some(self.through(ctx));
+    }
+
+    /// What the picture through the lens depends on besides the rows: the lens, the minute for what
+    /// ages, and the page.
+    fn through(&self, ctx: &Ctx<'_>) -> (Lens, i64, usize) {
+        (self.lens, ctx.now.as_second() / 60, self.first_line())
+    }
+
+    /// The first line of the page that the cursor is on.
+    fn first_line(&self) -> usize {
+        let page_lines = self.layout.page_lines();
+        self.layout.line_of(self.at) / page_lines * page_lines
+    }
+
+    /// The rows on the page that the cursor is on.
+    fn page(&self) -> BTreeSet<usize> {
+        let lines = self.layout.lines.iter().skip(self.first_line());
+        let lines = lines.take(self.layout.page_lines());
+        let items = lines.filter_map(|l| self.layout.items.get(l.items.clone()));
+        items.flatten().map(|item| item.node).collect()
     }
 
     /// Whether cells stand for nodes that can be marked.
@@ -337,8 +365,8 @@ impl View for FleetView {
             self.dirty = false;
         }
         self.made = Some(made);
-        let through = (self.lens, ctx.now.as_second() / 60);
-        if is_new || self.seen_through != Some(through) {
+        let changed = self.lens != Lens::Allocation && self.seen_through != Some(self.through(ctx));
+        if is_new || changed || (self.lens == Lens::Allocation && self.seen_through.is_some()) {
             self.look(ctx);
         }
     }
@@ -499,19 +527,12 @@ impl View for FleetView {
     }
 
     fn visible_nodes(&self) -> Vec<Str> {
-        let page_lines = self.layout.page_lines();
-        let first = self.layout.line_of(self.at) / page_lines * page_lines;
-        let lines = self.layout.lines.iter().skip(first).take(page_lines);
-        let items = lines.filter_map(|l| self.layout.items.get(l.items.clone()));
-        let mut names: Vec<Str> = Vec::new();
-        for item in items.flatten() {
-            if let Some(row) = self.rows.get(item.node)
-                && names.last() != Some(&row.name)
-            {
-                names.push(row.name.clone());
-            }
+        // Farther away no node is looked at by itself.
+        if self.zoom != Some(Zoom::Gpu) {
+            return Vec::new();
         }
-        names
+        let rows = self.page().into_iter().filter_map(|at| self.rows.get(at));
+        rows.map(|row| row.name.clone()).collect()
     }
 
     fn mode(&self) -> Option<String> {
