@@ -37,6 +37,8 @@ pub const SETTINGS: &[Setting] = &[
     setting("", "ascii", "ascii = true", "Draw with ASCII only; by default the locale decides."),
     setting("", "read-only", "read-only = true", "Never write to the cluster: no writer is set up."),
     setting("", "scheduler", "", ""),
+    setting("", "telemetry", "", ""),
+    setting("", "fabric", "", ""),
     setting("", "tiers", "", ""),
     setting("", "prices", "", ""),
     setting("scheduler", "spot-needs-checkpoint", "spot-needs-checkpoint = true", "GPU pods go to spot nodes only if they state a checkpoint."),
@@ -46,6 +48,18 @@ pub const SETTINGS: &[Setting] = &[
     setting("scheduler.types.NAME", "own-device", "own-device = true", "No replica of a shared device will do."),
     setting("scheduler.types.NAME", "latency-sensitive", "latency-sensitive = true", "It stays off nodes that can be taken away."),
     setting("scheduler.types.NAME", "spread", "spread = true", "Replicas of one owner are kept apart."),
+    setting("telemetry", "off", "off = true", "Ask nobody for counters of GPUs."),
+    setting("telemetry", "prometheus", "prometheus = \"https://prometheus.example.com\"", "Address of a Prometheus, without `/api/v1`; without it the exporters are asked."),
+    setting("telemetry", "username", "username = \"gpudeck\"", "User name for it; needs `password-file`."),
+    setting("telemetry", "password-file", "password-file = \"/run/secrets/password\"", "File with the password."),
+    setting("telemetry", "token-file", "token-file = \"/run/secrets/token\"", "File with a bearer token."),
+    setting("telemetry", "ca-file", "ca-file = \"/etc/ssl/ours.pem\"", "PEM file with the authorities to trust."),
+    setting("telemetry", "identity-file", "identity-file = \"/run/secrets/client.pem\"", "PEM file with certificate and key, for mTLS."),
+    setting("telemetry", "interval", "interval = 60", "Seconds between two questions; 30 unless stated."),
+    setting("fabric", "levels", "levels = [\"example.com/row\", \"example.com/rack\"]", "Node labels that tell the levels of the fabric, the widest first."),
+    setting("fabric", "place", "", ""),
+    setting("[fabric.place]", "nodes", "nodes = \"rack7-*\"", "Names of nodes that no label tells the place of; `*` stands for any text."),
+    setting("[fabric.place]", "path", "path = [\"spine-1\", \"leaf-7\"]", "Names of the switches above them, the widest first."),
     setting("tiers", "rules", "rules = [{ label = \"pool\", value = \"dc1\", tier = \"owned\" }]", "Which nodes are of which tier (`owned`, `reserved`, `on-demand`, `spot`, `calendar`), by a label and its value (any, if not stated). The first that fits wins, before what labels of Karpenter, EKS, GKE, AKS, OKE and CoreWeave say; a node's own label `gpudeck.dev/tier` wins over both."),
     setting("prices", "currency", "currency = \"$\"", "Sign before amounts."),
     setting("prices", "rate", "", ""),
@@ -100,7 +114,7 @@ pub fn page() -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
     use std::collections::BTreeSet;
 
     use super::super::config::Config;
@@ -109,8 +123,19 @@ mod tests {
     fn file(table: &str, line: &str) -> String {
         match table {
             "" => format!("{line}\n"),
-            "[prices.rate]" if line.starts_with("per-gpu-hour") => format!("[{table}]\n{line}\n"),
-            "[prices.rate]" => format!("[{table}]\nper-gpu-hour = 1.0\n{line}\n"),
+            // Rows of these tables have settings that cannot be left out.
+            "[prices.rate]" | "[fabric.place]" => {
+                let needed = ["per-gpu-hour = 1.0", "nodes = \"x\"", "path = [\"y\"]"];
+                let needed = if table == "[prices.rate]" {
+                    &needed[..1]
+                } else {
+                    &needed[1..]
+                };
+                let key = line.split(' ').next();
+                let others = needed.iter().filter(|n| n.split(' ').next() != key);
+                let lines: Vec<&str> = others.copied().chain([line]).collect();
+                format!("[{table}]\n{}\n", lines.join("\n"))
+            }
             name => format!("[{name}]\n{line}\n"),
         }
     }

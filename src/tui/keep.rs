@@ -120,7 +120,7 @@ impl App {
     }
 
     /// What is to be written now, if anything is kept.
-    pub(super) fn to_keep(&mut self) -> Option<Cmd> {
+    pub(super) fn what_to_keep(&mut self) -> Option<Cmd> {
         let place = self.kept_place();
         let context = self.world.session.context.to_string();
         let kept = self.kept.as_mut()?;

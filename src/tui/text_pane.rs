@@ -120,7 +120,7 @@ impl TextPane {
     }
 
     /// Goes to the end.
-    pub(super) fn to_end(&mut self) {
+    pub(super) fn show_end(&mut self) {
         self.offset = usize::MAX;
     }
 

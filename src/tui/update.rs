@@ -79,7 +79,7 @@ impl App {
             self.world.session = session;
             return Vec::new();
         }
-        let keep = self.to_keep();
+        let keep = self.what_to_keep();
         self.world.enter(session);
         self.layers.clear();
         self.logs = Logs::default();
@@ -568,7 +568,7 @@ impl App {
     }
 
     fn quit(&mut self) -> Vec<Cmd> {
-        self.to_keep().into_iter().chain([Cmd::Quit]).collect()
+        self.what_to_keep().into_iter().chain([Cmd::Quit]).collect()
     }
 
     pub(super) fn open_tour(&mut self) {
@@ -620,7 +620,7 @@ impl App {
         let mut cmds = self.stop_logs();
         let ask = self.logs.ask(self.world.session.generation, pods);
         let mut pane = TextPane::new(Body::Logs(ask.turn), title, Vec::new());
-        pane.to_end();
+        pane.show_end();
         self.push_text(pane);
         cmds.push(Cmd::Logs(ask));
         cmds

@@ -73,6 +73,7 @@ pub(crate) fn kind_of(object: &Value) -> Option<Kind> {
         ("scheduling.k8s.io/v1", "PriorityClass") => Some(Kind::PriorityClass),
         ("v1", "PersistentVolumeClaim") => Some(Kind::VolumeClaim),
         ("v1", "PersistentVolume") => Some(Kind::Volume),
+        ("resource.k8s.io/v1", "ResourceClaim") => Some(Kind::ResourceClaim),
         (_, kind) => ForeignKind::ALL
             .iter()
             .copied()
@@ -85,8 +86,6 @@ pub(crate) fn kind_of(object: &Value) -> Option<Kind> {
                 of_group && api.kind == kind
             })
             .map(Kind::Foreign),
-        ("resource.k8s.io/v1", "ResourceClaim") => Some(Kind::ResourceClaim),
-        _ => None,
     }
 }
 

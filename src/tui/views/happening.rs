@@ -122,9 +122,7 @@ impl What {
         if !of_node && has(&["Preempt"]) {
             return What::Preempted;
         }
-        if !of_node && has(&["Evict", "Disrupted", "Stopped"])
-            || has(&["TaintManagerEviction", "NodeShutdown"]) && !of_node
-        {
+        if !of_node && has(&["Evict", "Disrupted", "Stopped", "NodeShutdown"]) {
             return What::Evicted;
         }
         if has(&["Mig", "MIG"]) || event.message.contains("mig.config") {

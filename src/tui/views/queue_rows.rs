@@ -155,10 +155,7 @@ pub fn of(cluster: &Cluster, namespace: Option<&Str>) -> Vec<QueueRow> {
         .chain(cluster.named_queues().map(|(key, _)| key))
         .chain(cluster.parent_queues())
         .collect();
-    let shown = match namespace {
-        None => None,
-        Some(namespace) => Some(builder.in_scope(&known, namespace)),
-    };
+    let shown = namespace.map(|namespace| builder.in_scope(&known, namespace));
     let parent = |key: &QueueKey| cluster.queue(key).and_then(|q| q.queue()?.parent.clone());
     let is_shown = |key: &QueueKey| shown.as_ref().is_none_or(|s| s.contains(key));
     let roots: Vec<&QueueKey> = known
@@ -303,7 +300,6 @@ impl Builder<'_> {
             None => self.of_unknown(key),
         };
         for (n, (resource, sum)) in sums.into_iter().enumerate() {
-            let told = |n: Option<u32>| queue.and_then(|_| n);
             self.rows.push(QueueRow {
                 key: key.clone(),
                 first: n == 0,
@@ -314,12 +310,12 @@ impl Builder<'_> {
                 used_milli: sum.used,
                 waiting: match counted {
                     true => Some(waiting),
-                    false => told(queue.and_then(|q| q.pending)),
+                    false => queue.and_then(|q| q.pending),
                 },
                 waiting_milli: counted.then(|| asked.get(&resource).copied().unwrap_or(0)),
                 running: match counted {
                     true => Some(running),
-                    false => told(queue.and_then(|q| q.running)),
+                    false => queue.and_then(|q| q.running),
                 },
                 state: Some(state),
                 why: why.clone(),
