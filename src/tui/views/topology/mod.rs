@@ -95,14 +95,14 @@ impl TopologyView {
                 }
                 None => {
                     let rows = node_row::unordered(cluster);
-                    self.tree.take_all(rows, cluster, passes);
+                    self.tree.take_all(rows, cluster, filter.is_empty(), passes);
                     self.dirty = true;
                 }
             }
         }
         let time_has_passed = self.made.as_ref().is_some_and(|m| m.at != made.at);
         if self.unfiltered || time_has_passed {
-            self.tree.filter(passes);
+            self.tree.filter(filter.is_empty(), passes);
             self.unfiltered = false;
             self.dirty = true;
         }
@@ -447,7 +447,7 @@ impl View for TopologyView {
 /// The branches of the network with the sums of those nodes that pass, each before its parts.
 pub(crate) fn branches(rows: Vec<NodeRow>, cluster: &Cluster) -> Vec<BranchRow> {
     let mut tree = Tree::default();
-    tree.take_all(rows, cluster, |_| true);
+    tree.take_all(rows, cluster, true, |_| true);
     let mut flatten = Flatten {
         open: &HashSet::new(),
         all_branches: true,

@@ -342,8 +342,10 @@ impl Gaps {
 #[derive(Default)]
 pub(super) struct Tree {
     by_name: AHashMap<Str, Arc<Leaf>>,
-    /// The tree.
+    /// The tree of those that pass.
     pub(super) top: Branch,
+    /// The tree of all nodes, while a filter hides some: when it is taken away nothing is to be made.
+    whole: Option<Branch>,
     /// Of all nodes, also those that the filter hides.
     pub(super) gaps: Gaps,
     /// Who the pods belong to.
@@ -356,9 +358,13 @@ impl Tree {
         &mut self,
         rows: Vec<NodeRow>,
         cluster: &Cluster,
+        all_pass: bool,
         passes: impl Fn(&NodeRow) -> bool,
     ) {
-        *self = Tree::default();
+        *self = Tree {
+            whole: (!all_pass).then(Branch::default),
+            ..Tree::default()
+        };
         for row in rows.into_iter().filter(NodeRow::has_gpus) {
             self.put(row, cluster, &passes);
         }
@@ -376,6 +382,9 @@ impl Tree {
             if let Some(old) = self.by_name.remove(&name) {
                 self.gaps.count(&old.row, false);
                 self.top.remove(&old, &old.path);
+                if let Some(whole) = &mut self.whole {
+                    whole.remove(&old, &old.path);
+                }
             }
             if let Some(row) = row.filter(NodeRow::has_gpus) {
                 self.put(row, cluster, &passes);
@@ -390,18 +399,31 @@ impl Tree {
         if passes(&leaf.row) {
             self.top.insert(&leaf);
         }
+        if let Some(whole) = &mut self.whole {
+            whole.insert(&leaf);
+        }
         self.by_name.insert(leaf.row.name.clone(), leaf);
     }
 
     fn settle(&mut self) {
         self.top.settle();
+        if let Some(whole) = &mut self.whole {
+            whole.settle();
+        }
         self.gangs
             .total(self.by_name.values().map(|leaf| &leaf.held));
     }
 
     /// Asks again which nodes pass.
-    pub(super) fn filter(&mut self, passes: impl Fn(&NodeRow) -> bool) {
-        self.top = Branch::default();
+    pub(super) fn filter(&mut self, all_pass: bool, passes: impl Fn(&NodeRow) -> bool) {
+        if all_pass {
+            if let Some(whole) = self.whole.take() {
+                self.top = whole;
+            }
+            return;
+        }
+        let shown = std::mem::take(&mut self.top);
+        self.whole.get_or_insert(shown);
         for leaf in self.by_name.values().filter(|leaf| passes(&leaf.row)) {
             self.top.insert(leaf);
         }
