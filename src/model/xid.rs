@@ -199,7 +199,7 @@ impl Xid {
     }
 
     /// The code that a condition's type, reason or message names. GKE writes the codes as a JSON
-    /// object into the reason.
+    /// object into the reason, NVSentinel in brackets in front of the message.
     pub fn in_condition(kind: &str, reason: &str, message: &str) -> Option<Self> {
         let about_xids = kind.to_ascii_lowercase().contains("xid");
         if about_xids && reason.trim_start().starts_with('{') {
@@ -207,6 +207,13 @@ impl Xid {
             if let Some(code) = code {
                 return Some(Xid::of(code));
             }
+        }
+        let in_front = message
+            .trim_start()
+            .strip_prefix('[')
+            .and_then(|rest| rest.split_once(']')?.0.parse().ok());
+        if about_xids && let Some(code) = in_front {
+            return Some(Xid::of(code));
         }
         Xid::in_text(message).or_else(|| Xid::in_text(reason))
     }

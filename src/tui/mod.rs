@@ -5,6 +5,7 @@
 //! between a terminal and channels.
 
 pub mod app;
+mod asking;
 pub mod browse;
 pub mod command;
 pub mod config_file;
@@ -12,6 +13,7 @@ pub mod docs;
 mod entry;
 mod escape;
 pub mod filter;
+mod following;
 mod footer;
 pub mod format;
 pub mod frame;

@@ -4,14 +4,13 @@ use jiff::Timestamp;
 use ratatui::text::Line;
 
 use super::app::{App, Cmd, Layer, Msg};
-use super::browse::ResourceRef;
 use super::command::{Command, CommandId, When};
 use super::entry;
 use super::help;
 use super::history::Stop;
 use super::jump;
 use super::key::{Code, Key, Named};
-use super::logs::{LogLine, LogPod, Logs, MAX_PODS, label};
+use super::logs::Logs;
 use super::messages::Level;
 use super::object::{self, ObjectRef};
 use super::palette;
@@ -233,76 +232,8 @@ impl App {
         cmds
     }
 
-    /// Opens the list of a collection.
-    fn browse(&mut self, resource: ResourceRef) -> Vec<Cmd> {
-        self.go(ViewId::Browse, None);
-        if self.world.browse.resource() != Some(&resource)
-            && let Some(view) = self.view_mut()
-        {
-            view.clear_marks();
-            let _ = view.set_filter("");
-        }
-        self.ask(resource)
-    }
-
-    fn ask(&mut self, resource: ResourceRef) -> Vec<Cmd> {
-        let session = &self.world.session;
-        let (generation, namespace) = (session.generation, session.namespace.clone());
-        self.world.browse.ask(generation, resource, namespace);
-        self.world
-            .browse
-            .ask
-            .clone()
-            .map(Cmd::Browse)
-            .into_iter()
-            .collect()
-    }
-
-    /// Takes what the cluster offers, also into a palette that is open.
-    fn offered(&mut self, result: Result<(Vec<ResourceRef>, Vec<Str>), String>) {
-        match result {
-            Ok((resources, notes)) => {
-                let items = palette::resources(&resources);
-                self.world.browse.resources = resources;
-                for layer in &mut self.layers {
-                    if let Layer::Picker(picker) = layer
-                        && picker.is_palette()
-                    {
-                        picker.add(items.clone());
-                    }
-                }
-                if let Some(first) = notes.first() {
-                    let more = match notes.len() - 1 {
-                        0 => String::new(),
-                        n => format!(" (and {n} more groups)"),
-                    };
-                    let text = format!("not all resources are offered: {first}{more}");
-                    self.note(Level::Warn, text);
-                }
-            }
-            Err(why) => {
-                let why = crate::model::clean(&why, 1_000);
-                self.note(Level::Warn, format!("resources cannot be offered: {why}"));
-            }
-        }
-    }
-
-    /// Asks the server again for what is shown.
-    fn ask_again(&mut self) -> Vec<Cmd> {
-        if let Some(Layer::Text(pane)) = self.layers.last() {
-            return match &pane.body {
-                Body::Yaml(object) => vec![Cmd::FetchObject(object.clone())],
-                _ => Vec::new(),
-            };
-        }
-        match self.world.browse.resource().cloned() {
-            Some(resource) => self.ask(resource),
-            None => Vec::new(),
-        }
-    }
-
     /// Goes to a view, and there to a thing. The cursor is put on it when the view has its rows.
-    fn go(&mut self, view: ViewId, target: Option<Target>) {
+    pub(super) fn go(&mut self, view: ViewId, target: Option<Target>) {
         self.layers.clear();
         let here = self.stop();
         let before = self.current;
@@ -551,7 +482,7 @@ impl App {
         self.layers.push(Layer::Prompt(Box::new(prompt)));
     }
 
-    fn push_text(&mut self, pane: TextPane) {
+    pub(super) fn push_text(&mut self, pane: TextPane) {
         self.layers.push(Layer::Text(Box::new(pane)));
     }
 
@@ -569,95 +500,6 @@ impl App {
 
     fn quit(&mut self) -> Vec<Cmd> {
         self.what_to_keep().into_iter().chain([Cmd::Quit]).collect()
-    }
-
-    pub(super) fn open_tour(&mut self) {
-        let world = &self.world;
-        let lines = super::tour::lines(&world.keymap, &world.theme, world.session.read_only);
-        self.push_text(TextPane::new(Body::Tour, "the tour", lines));
-    }
-
-    /// Tells why the thing under the cursor is where it is.
-    fn explain(&mut self) {
-        let Some(target) = self.target() else { return };
-        let ctx = self.world.ctx();
-        let Some(lines) = super::why::lines(&target, &ctx) else {
-            self.note(Level::Info, "it is gone");
-            return;
-        };
-        let name = object::copied_name(&target, &self.world.cluster).unwrap_or_default();
-        self.push_text(TextPane::new(
-            Body::Why(target),
-            format!("why {name}"),
-            lines,
-        ));
-    }
-
-    /// Follows the logs of the thing under the cursor.
-    fn follow_logs(&mut self) -> Vec<Cmd> {
-        let Some(target) = self.target() else {
-            return Vec::new();
-        };
-        let cluster = &self.world.cluster;
-        let pods = jump::pods(&target, cluster);
-        let all = pods.len();
-        let pods: Vec<LogPod> = pods
-            .into_iter()
-            .take(MAX_PODS)
-            .map(|pod| LogPod {
-                namespace: pod.meta.namespace.clone(),
-                name: pod.meta.name.clone(),
-                label: label(pod),
-            })
-            .collect();
-        let name = object::copied_name(&target, cluster).unwrap_or_default();
-        let title = match pods.len() {
-            0 => return Vec::new(),
-            1 => format!("log of {name}"),
-            n if n < all => format!("logs of {n} of {all} pods of {name}"),
-            n => format!("logs of the {n} pods of {name}"),
-        };
-        let mut cmds = self.stop_logs();
-        let ask = self.logs.ask(self.world.session.generation, pods);
-        let mut pane = TextPane::new(Body::Logs(ask.turn), title, Vec::new());
-        pane.show_end();
-        self.push_text(pane);
-        cmds.push(Cmd::Logs(ask));
-        cmds
-    }
-
-    /// Stops following logs whose pane is closed.
-    fn stop_logs(&mut self) -> Vec<Cmd> {
-        let open = |l: &Layer| matches!(l, Layer::Text(p) if matches!(p.body, Body::Logs(_)));
-        self.layers.retain(|l| !open(l));
-        match self.logs.ask.take() {
-            Some(_) => vec![Cmd::StopLogs],
-            None => Vec::new(),
-        }
-    }
-
-    fn log_lines(&mut self, turn: u64, lines: &[LogLine]) {
-        if !self.logs.wants(turn) {
-            return;
-        }
-        let shown = self.logs.lines(lines, &self.world.ctx());
-        for layer in &mut self.layers {
-            if let Layer::Text(pane) = layer
-                && pane.body == Body::Logs(turn)
-            {
-                pane.append(shown, Logs::kept());
-                break;
-            }
-        }
-    }
-
-    /// Goes to a thing that another leads to.
-    fn jump(&mut self, to: fn(&Target, &crate::model::Cluster) -> Option<Target>) {
-        let to = self.target().and_then(|t| to(&t, &self.world.cluster));
-        match to {
-            Some(target) => self.go(jump::view_of(&target), Some(target)),
-            None => self.note(Level::Info, "it leads nowhere any more"),
-        }
     }
 
     fn open_report(&mut self, body: Body, title: &str) {

@@ -153,7 +153,7 @@ fn filters_hold_in_each_view_and_a_wrong_one_changes_nothing() {
         (ViewId::Timeline, "class=warning age<1h", 4),
         (ViewId::Timeline, "kind=node", 4),
         (ViewId::Timeline, "xid=79", 2),
-        (ViewId::Queues, "admitter=kueue burst>0", 2),
+        (ViewId::Queues, "admitter=kueue burst>0", 1),
         (ViewId::Tiers, "price=\"\"", 7),
     ] {
         let mut view = refreshed(&stage, id);

@@ -12,6 +12,7 @@ mod health;
 mod lines;
 mod page;
 mod paths;
+mod stop;
 mod store;
 mod task;
 #[cfg(test)]

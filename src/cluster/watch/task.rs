@@ -13,13 +13,14 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::super::decode::Decoder;
-use super::super::http::{Api, ApiError};
+use super::super::http::ApiError;
 use super::super::source::ClientSource;
 use super::Scope;
 use super::health::{Counters, HealthLog, count};
 use super::lines::Lines;
 use super::page::{Decoded, Line, Page, status_of, version_of};
 use super::paths::{collection, is_namespaced, query_value};
+use super::stop::{Asked, Closed, End, Next, Stop};
 use super::store::{Relist, Store};
 use crate::model::{Delta, ForeignKind, Kind, SourceReport, SourceState, Str, clean};
 
@@ -49,53 +50,6 @@ const DISCOVER: Duration = Duration::from_secs(10);
 const MAX_REFUSALS: u32 = 5;
 /// Unreadable objects told; more of one kind say nothing new.
 const MAX_TOLD: usize = 1_000;
-
-/// The receiver is gone: nothing is left to do.
-struct Closed;
-
-/// Why a list or watch ended without its result.
-enum Stop {
-    Trouble(ApiError),
-    /// An expired continue token: list from the start.
-    Restart,
-    /// The server has no such kind, or not in a version that we read.
-    Absent(Str),
-    Closed,
-}
-
-impl From<ApiError> for Stop {
-    fn from(e: ApiError) -> Self {
-        Stop::Trouble(e)
-    }
-}
-
-impl From<Closed> for Stop {
-    fn from(_: Closed) -> Self {
-        Stop::Closed
-    }
-}
-
-/// The answer to a request for a page, and the client that asked.
-struct Asked {
-    api: Api,
-    generation: u64,
-    result: Result<String, ApiError>,
-}
-
-/// How a watch ended.
-enum End {
-    /// As it should: go on from the last version.
-    Resume,
-    /// The place in the stream is lost.
-    Relist,
-}
-
-/// What to do after trouble.
-#[derive(PartialEq)]
-enum Next {
-    Again,
-    Relist,
-}
 
 pub(super) struct KindTask {
     kind: Kind,

@@ -215,11 +215,12 @@ fn owner_and_node_are_one_key_away() {
     desk.press("5 enter G N");
     assert_eq!(view(&desk).0, ViewId::Nodes);
     assert_eq!(desk.selected(), "n1");
-    desk.press("5 O");
+    // From the pod that was entered to its workload, which is a part of nothing.
+    desk.press("5 O O");
     assert!(
         desk.footer().contains("owner: it is no part of anything"),
         "{}",
-        desk.footer()
+        desk.screen()
     );
     desk.press("w");
     assert!(
@@ -273,7 +274,7 @@ fn each_system_says_how_well_it_is_known() {
         ForeignKind::KueueLocalQueue,
         Change::Set(local("lq")),
     )]);
-    desk.size = (160, 24);
+    desk.size = (200, 24);
     desk.press("4");
     let screen = desk.screen();
     for text in [
