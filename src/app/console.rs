@@ -230,6 +230,12 @@ impl Driver {
             leaving.spawn(engine.stop());
             (engine, feed) = engine_at(&place, self.rights, shown(&self));
         }
+        // A console that left has said what it wants kept, and may have closed its end since.
+        while let Ok(command) = commands.try_recv() {
+            if matches!(command, Cmd::Keep(_)) {
+                self.obey(command, &place, &mut switch);
+            }
+        }
         drop(feed);
         engine.stop().await;
         while leaving.join_next().await.is_some() {}

@@ -154,7 +154,7 @@ fn filters_hold_in_each_view_and_a_wrong_one_changes_nothing() {
         (ViewId::Timeline, "kind=node", 4),
         (ViewId::Timeline, "xid=79", 2),
         (ViewId::Queues, "admitter=kueue burst>0", 1),
-        (ViewId::Tiers, "price=\"\"", 7),
+        (ViewId::Tiers, "price=\"\"", 6),
     ] {
         let mut view = refreshed(&stage, id);
         view.set_filter(filter).unwrap();

@@ -17,7 +17,7 @@ fn views_open_by_digit_and_rows_are_walked() {
     term.send("5");
     term.wait_text("REASON");
     term.send("6");
-    term.wait_text("WHAT");
+    term.wait_text("TOLD");
     term.send("1");
     term.wait_text("leaf-01");
 }
@@ -51,11 +51,11 @@ fn the_palette_finds_a_view_and_help_names_the_keys() {
     let mut term = demo();
     term.send(":");
     term.send("timeline\r");
-    term.wait_text("WHAT");
+    term.wait_text("TOLD");
     term.send("?");
     term.wait_for("help", |s| s.contains("filter") && s.contains("palette"));
     term.send("\x1b");
-    term.wait_text("WHAT");
+    term.wait_text("TOLD");
 }
 
 #[test]

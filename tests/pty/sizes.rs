@@ -26,7 +26,7 @@ fn a_key_that_comes_together_with_a_change_of_size_is_not_lost() {
         term.resize(30 + round % 2, 100);
         let timeline = round % 2 == 0;
         term.send(if timeline { "6" } else { "2" });
-        term.wait_for("the view asked for", |s| s.contains("WHAT") == timeline);
+        term.wait_for("the view asked for", |s| s.contains("TOLD") == timeline);
     }
 }
 
