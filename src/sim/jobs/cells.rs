@@ -7,7 +7,7 @@
 //! needs the room. Where nobody is guaranteed anything only the bursting is left.
 
 use super::job::Trace;
-use super::nodes::{Nodes, Part};
+use super::nodes::{Nodes, Part, Room};
 use super::policy::Policy;
 use super::run::{MUCH_BETTER, cheapest};
 use super::stage::{Happened, Stage};
@@ -207,9 +207,9 @@ impl Pool<'_> {
                     any = true;
                     continue 'again;
                 }
-                if interrupting && let Some((victims, cells)) = self.room(tenant, rank, gpus) {
-                    victims.into_iter().for_each(|at| self.interrupt(at));
-                    self.start_in_cells(turn.job, tenant, cells);
+                if interrupting && let Some(room) = self.room(tenant, rank, gpus) {
+                    room.victims.into_iter().for_each(|at| self.interrupt(at));
+                    self.start_in_cells(turn.job, tenant, room.parts);
                     any = true;
                     failed.clear();
                     continue 'again;
@@ -272,10 +272,8 @@ impl Pool<'_> {
     }
 
     /// Cells that a tenant's own jobs of much worse rank would leave free.
-    fn room(&self, tenant: usize, rank: f64, gpus: u32) -> Option<(Vec<usize>, Vec<Part>)> {
+    fn room(&self, tenant: usize, rank: f64, gpus: u32) -> Option<Room> {
         let cells = &self.tenants.get(tenant)?.cells;
-        let (whole, rest) = cells.shape(gpus);
-        let full = cells.per_node();
         let mut jobs: Vec<(u32, usize)> = self
             .on_node
             .iter()
@@ -302,41 +300,9 @@ impl Pool<'_> {
                     victims.push(*at);
                 }
             }
-            (free >= gpus).then_some((cost, cell, victims))
+            (free >= gpus).then_some((cost, victims))
         };
-        let mut chosen: Vec<(u32, usize, Vec<usize>)> = Vec::new();
-        if whole > 0 {
-            chosen = (0..cells.count())
-                .filter_map(|cell| clear(cell, full))
-                .collect();
-            chosen.sort();
-            chosen.truncate(whole as usize);
-            if chosen.len() < whole as usize {
-                return None;
-            }
-        }
-        let mut parts: Vec<Part> = chosen
-            .iter()
-            .map(|(_, node, _)| Part {
-                node: *node,
-                gpus: full,
-            })
-            .collect();
-        if rest > 0 {
-            let cheapest = (0..cells.count())
-                .filter(|cell| !parts.iter().any(|p| p.node == *cell))
-                .filter_map(|cell| clear(cell, rest))
-                .min()?;
-            parts.push(Part {
-                node: cheapest.1,
-                gpus: rest,
-            });
-            chosen.push(cheapest);
-        }
-        let mut victims: Vec<usize> = chosen.into_iter().flat_map(|c| c.2).collect();
-        victims.sort_unstable();
-        victims.dedup();
-        Some((victims, parts))
+        cells.cheapest_room(gpus, clear)
     }
 
     /// Starts jobs on whatever is free, always the next of the tenant that has the least of its

@@ -9,6 +9,14 @@ pub(super) struct Part {
     pub gpus: u32,
 }
 
+/// A place that interruptions make, and who has to go for it.
+pub(super) struct Room {
+    /// Jobs to interrupt, each once.
+    pub(super) victims: Vec<usize>,
+    /// The place.
+    pub(super) parts: Vec<Part>,
+}
+
 /// Nodes with the GPUs that are free on each.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Nodes {
@@ -86,6 +94,50 @@ impl Nodes {
             parts.push(Part { node, gpus: rest });
         }
         Some(parts)
+    }
+
+    /// The cheapest place for a job that interruptions can make: proven before the first of them.
+    /// `clear` tells what it costs to have so many GPUs of a node free, and who goes for it.
+    pub(super) fn cheapest_room(
+        &self,
+        gpus: u32,
+        clear: impl Fn(usize, u32) -> Option<(u32, Vec<usize>)>,
+    ) -> Option<Room> {
+        let (whole, rest) = self.shape(gpus);
+        let costs = |node: usize, gpus: u32| {
+            let (cost, victims) = clear(node, gpus)?;
+            Some((cost, node, victims))
+        };
+        let mut chosen: Vec<(u32, usize, Vec<usize>)> = Vec::new();
+        if whole > 0 {
+            let all = 0..self.count();
+            chosen = all.filter_map(|node| costs(node, self.per_node)).collect();
+            chosen.sort();
+            chosen.truncate(whole as usize);
+            if chosen.len() < whole as usize {
+                return None;
+            }
+        }
+        let whole_node = |node: &usize| Part {
+            node: *node,
+            gpus: self.per_node,
+        };
+        let mut parts: Vec<Part> = chosen.iter().map(|(_, node, _)| whole_node(node)).collect();
+        if rest > 0 {
+            let cheapest = (0..self.count())
+                .filter(|node| !parts.iter().any(|p| p.node == *node))
+                .filter_map(|node| costs(node, rest))
+                .min()?;
+            parts.push(Part {
+                node: cheapest.1,
+                gpus: rest,
+            });
+            chosen.push(cheapest);
+        }
+        let mut victims: Vec<usize> = chosen.into_iter().flat_map(|c| c.2).collect();
+        victims.sort_unstable();
+        victims.dedup();
+        Some(Room { victims, parts })
     }
 
     /// Takes GPUs.

@@ -58,12 +58,6 @@ pub fn run(trace: &Trace, setting: Setting) -> Result<Outcome, JobsError> {
     Ok(run.stage.tally.outcome(trace, &run.stage.progress))
 }
 
-/// Victims and the place that they make.
-struct Room {
-    victims: Vec<usize>,
-    parts: Vec<Part>,
-}
-
 struct Run<'a> {
     stage: Stage<'a>,
     policy: Policy,
@@ -152,7 +146,9 @@ impl Run<'_> {
                     continue 'again;
                 }
                 if self.policy.interrupts()
-                    && let Some(room) = self.room(turn, band, gpus)
+                    && let Some(room) = self
+                        .nodes
+                        .cheapest_room(gpus, |node, gpus| self.clear(node, gpus, turn, band))
                 {
                     for victim in room.victims {
                         let parts = self.stage.interrupt(victim);
@@ -168,49 +164,6 @@ impl Run<'_> {
             }
             return;
         }
-    }
-
-    /// The cheapest place for a job that interruptions can make: proven before the first of them.
-    fn room(&self, turn: Turn, band: u8, gpus: u32) -> Option<Room> {
-        let (whole, rest) = self.nodes.shape(gpus);
-        let full = self.nodes.per_node();
-        let clear = |node: usize, gpus: u32| {
-            let (cost, victims) = self.clear(node, gpus, turn, band)?;
-            Some((cost, node, victims))
-        };
-        let mut chosen: Vec<(u32, usize, Vec<usize>)> = Vec::new();
-        if whole > 0 {
-            chosen = (0..self.nodes.count())
-                .filter_map(|node| clear(node, full))
-                .collect();
-            chosen.sort();
-            chosen.truncate(whole as usize);
-            if chosen.len() < whole as usize {
-                return None;
-            }
-        }
-        let mut parts: Vec<Part> = chosen
-            .iter()
-            .map(|(_, node, _)| Part {
-                node: *node,
-                gpus: full,
-            })
-            .collect();
-        if rest > 0 {
-            let cheapest = (0..self.nodes.count())
-                .filter(|node| !parts.iter().any(|p| p.node == *node))
-                .filter_map(|node| clear(node, rest))
-                .min()?;
-            parts.push(Part {
-                node: cheapest.1,
-                gpus: rest,
-            });
-            chosen.push(cheapest);
-        }
-        let mut victims: Vec<usize> = chosen.into_iter().flat_map(|c| c.2).collect();
-        victims.sort_unstable();
-        victims.dedup();
-        Some(Room { victims, parts })
     }
 
     /// The cheapest victims that leave so many GPUs of a node free, and the GPUs that they lose.
