@@ -17,6 +17,7 @@ use super::gpu::{GpuResource, MigProfile};
 use super::job::{Job, Namespace, PriorityClass};
 use super::meta::Uid;
 use super::node::Node;
+use super::node_labels::NodeLabels;
 use super::node_use::NodeUse;
 use super::pod::Pod;
 use super::pricing::Pricing;
@@ -36,6 +37,8 @@ struct NodeEntry {
     held: NodeUse,
     /// What it adds to the figures, worked out when it is first asked for after a change.
     facts: OnceLock<NodeFacts>,
+    /// What its labels tell.
+    labels: Arc<NodeLabels>,
 }
 
 /// A pod and the workload that it is counted in: removal must hit the same one even when the
@@ -111,8 +114,10 @@ impl Cluster {
                 if self.faults.set(node) {
                     self.happened = self.version;
                 }
+                let (fabric, pricing) = (self.fabric.clone(), self.pricing.clone());
                 let entry = self.nodes.entry(node.meta.name.clone()).or_default();
                 entry.node = Some(node.clone());
+                entry.labels = Arc::new(NodeLabels::of(node.clone(), fabric, pricing));
                 entry.facts = OnceLock::new();
                 self.note_node(&node.meta.name);
             }
@@ -156,6 +161,12 @@ impl Cluster {
             Delta::Telemetry(reading) => self.set_telemetry(reading),
             Delta::Fabric(rules) => {
                 self.fabric = rules.clone();
+                for entry in self.nodes.values_mut() {
+                    if let Some(node) = &entry.node {
+                        let (rules, pricing) = (rules.clone(), self.pricing.clone());
+                        entry.labels = Arc::new(NodeLabels::of(node.clone(), rules, pricing));
+                    }
+                }
                 self.node_changes.forget(self.version);
             }
             Delta::Unreadable { .. } => {}
@@ -192,6 +203,7 @@ impl Cluster {
                 self.happened = self.version;
             }
             entry.node = None;
+            entry.labels = Arc::default();
             entry.facts = OnceLock::new();
             self.single.remove(&gone.name);
             self.telemetry.remove(&gone.name);

@@ -21,6 +21,7 @@ mod job;
 mod meta;
 mod mig_layout;
 mod node;
+mod node_labels;
 mod node_use;
 mod pod;
 mod pricing;
@@ -56,7 +57,8 @@ pub use meta::{Meta, Owner, ResourceVersion, Uid};
 pub use node::{
     MigConfigState, MigStrategy, Node, NodeGpus, Readiness, Sharing, Taint, TaintEffect,
 };
-pub use node_use::{GpuCell, MigCount, MigInstance, NodeUse};
+pub use node_labels::NodeLabels;
+pub use node_use::{GpuCell, GpuPods, MigCount, MigInstance, NodeUse};
 pub use pod::{
     Affinity, Constraints, HostPort, MatchExpression, Operator, Phase, Pod, Selector, SelectorTerm,
     Toleration,

@@ -8,6 +8,7 @@ use super::mig_layout::lay_out;
 use super::node::{MigStrategy, Node, Sharing};
 use super::pod::Pod;
 use super::resources::{Resources, Sums};
+use super::text::Str;
 
 /// Sum of the requests of the live pods that are bound to one node.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -17,6 +18,56 @@ pub struct NodeUse {
     sums: Sums,
     /// The pods, by UID.
     pub pods: std::collections::BTreeSet<Uid>,
+    /// Those of them that ask for GPUs.
+    pub gpu_pods: GpuPods,
+}
+
+/// Pods with GPUs, summed up: to look at each of them takes too long on a large cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct GpuPods {
+    /// Devices asked for, by namespace.
+    devices: BTreeMap<Str, i128>,
+    /// Pods that state since when they run, and the sum of those times in seconds since 1970.
+    started: (i128, i128),
+}
+
+impl GpuPods {
+    fn count(&mut self, pod: &Pod, sign: i128) {
+        let asked = pod.gpu_requests().map(|(_, n)| i128::from(n));
+        let asked: i128 = asked.sum();
+        if asked == 0 {
+            return;
+        }
+        let namespace = &pod.meta.namespace;
+        let devices = self.devices.entry(namespace.clone()).or_default();
+        *devices += sign * asked;
+        if *devices <= 0 {
+            self.devices.remove(namespace);
+        }
+        if let Some(since) = pod.started.or(pod.meta.created) {
+            self.started.0 += sign;
+            self.started.1 += sign * i128::from(since.as_second());
+        }
+    }
+
+    /// Devices that pods ask for, by namespace.
+    pub fn devices(&self) -> impl Iterator<Item = (&Str, u32)> {
+        let narrow = |n: i128| u32::try_from(n.max(0)).unwrap_or(u32::MAX);
+        self.devices.iter().map(move |(ns, n)| (ns, narrow(*n)))
+    }
+
+    /// Whether no pod asks for any.
+    pub fn is_empty(&self) -> bool {
+        self.devices.is_empty()
+    }
+
+    /// How many pods state since when they run, and when they began on average, in seconds since
+    /// 1970.
+    pub fn started(&self) -> Option<(u32, i64)> {
+        let (pods, sum) = self.started;
+        let mean = sum.checked_div(pods)?;
+        Some((u32::try_from(pods).ok()?, i64::try_from(mean).ok()?))
+    }
 }
 
 /// A MIG profile's count on a node.
@@ -141,6 +192,7 @@ impl NodeUse {
 
     fn count(&mut self, pod: &Pod, sign: i128) {
         self.sums.count(&pod.requests, sign);
+        self.gpu_pods.count(pod, sign);
         if self.pods.is_empty() {
             // No zeros are left behind by keys that are gone.
             self.sums = Sums::default();

@@ -16,7 +16,7 @@ use super::prompt::Prompt;
 use super::session::Session;
 use super::settings::Settings;
 use super::text_pane::{Body, TextPane};
-use super::view::{Act, Stamp, Target, View, ViewId};
+use super::view::{Act, Ctx, Stamp, Target, View, ViewId};
 use super::world::World;
 use crate::model::{Delta, SourceReport, SourceState, Str};
 
@@ -246,22 +246,34 @@ impl App {
         self.unprepared().is_some()
     }
 
-    /// Brings one view up to date that is not on the screen, so that it need not be done once
-    /// somebody looks at it.
+    /// Brings one view nearer to what is known that is not on the screen, so that it need not be
+    /// done once somebody looks at it.
     pub fn prepare(&mut self) {
         let Some(at) = self.unprepared() else { return };
-        self.refresh_view(at, Parts::of(self.screen).view);
+        let area = Parts::of(self.screen).view;
+        self.bring(at, |view, ctx| view.prepare(area, ctx));
     }
 
     /// Brings the rows of a view up to date.
     pub(super) fn refresh_view(&mut self, at: usize, area: Rect) {
+        self.bring(at, |view, ctx| view.refresh(area, ctx));
+    }
+
+    fn bring(&mut self, at: usize, nearer: impl FnOnce(&mut dyn View, &Ctx<'_>)) {
         let ctx = self.world.ctx();
-        if let Some(view) = self.views.get_mut(at) {
-            view.refresh(area, &ctx);
-        }
-        if let Some(prepared) = self.prepared.get_mut(at) {
+        let Some(view) = self.views.get_mut(at) else {
+            return;
+        };
+        nearer(&mut **view, &ctx);
+        let done = !view.lags();
+        if let Some(prepared) = self.prepared.get_mut(at).filter(|_| done) {
             *prepared = ctx.stamp();
         }
+    }
+
+    /// Whether the view on the screen has rows that are older than what is known.
+    pub fn lags(&self) -> bool {
+        self.view().is_some_and(View::lags)
     }
 
     pub(super) fn view_mut(&mut self) -> Option<&mut Box<dyn View>> {

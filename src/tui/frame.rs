@@ -67,7 +67,7 @@ impl App {
     pub fn render_known(&mut self, screen: Rect, buf: &mut Buffer) {
         self.refresh(screen);
         self.draw(screen, buf);
-        self.dirty = self.world.has_news();
+        self.dirty = self.world.has_news() || self.lags();
     }
 
     /// Brings rows and texts up to date for a screen of this size.

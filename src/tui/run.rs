@@ -226,7 +226,7 @@ impl<W: Write> Console<W> {
             let gap = (self.screen.render_time() * NEWS_SHARE).clamp(FRAME, LONGEST_NEWS_GAP);
             self.news_due = Instant::now() + gap;
         }
-        if self.app.is_dirty() {
+        if self.app.is_dirty() && !self.app.lags() {
             // Only news are left to draw.
             self.due = self.due.max(self.news_due);
         }

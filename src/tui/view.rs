@@ -285,6 +285,17 @@ pub trait View: Send {
     /// [`Ctx::stamp`], the filter or the order have changed since.
     fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>);
 
+    /// The same while the view is not on the screen, so that it need not be complete at once.
+    fn prepare(&mut self, area: Rect, ctx: &Ctx<'_>) {
+        self.refresh(area, ctx);
+    }
+
+    /// Whether some rows are older than the picture that [`View::refresh`] was given: it makes only
+    /// so many anew at once that a key does not wait for it.
+    fn lags(&self) -> bool {
+        false
+    }
+
     /// Draws what [`View::refresh`] prepared.
     fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>);
 

@@ -15,6 +15,7 @@ use super::super::gpu::GpuResource;
 use super::super::job::{Job, Namespace, PriorityClass};
 use super::super::meta::Uid;
 use super::super::node::Node;
+use super::super::node_labels::NodeLabels;
 use super::super::node_use::NodeUse;
 use super::super::pod::Pod;
 use super::super::pricing::Pricing;
@@ -72,6 +73,12 @@ impl Cluster {
     pub fn node(&self, name: &str) -> Option<(&Arc<Node>, &NodeUse)> {
         let entry = self.nodes.get(name)?;
         entry.node.as_ref().map(|n| (n, &entry.held))
+    }
+
+    /// What the labels of a node tell; of one that is not known, nothing.
+    pub fn node_labels(&self, name: &str) -> Arc<NodeLabels> {
+        let entry = self.nodes.get(name);
+        entry.map(|e| e.labels.clone()).unwrap_or_default()
     }
 
     /// Rules for tiers, and prices.

@@ -227,3 +227,29 @@ fn hidden_views_are_brought_up_to_date_one_by_one() {
     desk.press("2");
     assert_eq!(desk.selected(), "n1");
 }
+
+#[test]
+fn many_changes_are_taken_in_parts_until_all_are_shown() {
+    let nodes = |gpus: i64| -> Vec<Delta> {
+        let names = (0..240).map(|n| format!("n{n}"));
+        names.map(|name| node(&name, gpus)).collect()
+    };
+    for view in ["1", "2", "3"] {
+        let mut following = desk();
+        following.deltas(nodes(8));
+        following.press(view);
+        following.screen();
+        following.deltas(nodes(4));
+        let mut frames = 0;
+        while following.app.is_dirty() {
+            following.screen();
+            frames += 1;
+            assert!(frames < 20, "view {view} never shows all");
+        }
+        assert!(frames > 2, "view {view} took them all at once: {frames}");
+        let mut fresh = desk();
+        fresh.deltas(nodes(4));
+        fresh.press(view);
+        assert_eq!(following.screen(), fresh.screen(), "view {view}");
+    }
+}

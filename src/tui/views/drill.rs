@@ -44,6 +44,14 @@ impl View for Drill {
         self.top_mut().refresh(area, ctx);
     }
 
+    fn prepare(&mut self, area: Rect, ctx: &Ctx<'_>) {
+        self.top_mut().prepare(area, ctx);
+    }
+
+    fn lags(&self) -> bool {
+        self.top().lags()
+    }
+
     fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
         self.top().draw(area, buf, ctx);
     }

@@ -10,7 +10,7 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::describe;
-use super::list::{List, News, Spec, in_order, list_view};
+use super::list::{List, Spec, in_order, list_view};
 use super::nodes::{age, unknown};
 use crate::model::{Cluster, GpuResource, Kind, WorkloadKey, WorkloadRow, WorkloadState};
 use crate::tui::filter::{FilterColumn, Unit, Value, contains};
@@ -469,14 +469,14 @@ impl View for JobsView {
 
     fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>) {
         let cluster = ctx.cluster;
-        self.list.refresh(area, ctx, |since| {
-            let shown = |w: &Arc<WorkloadRow>| ctx.in_scope(&w.key.namespace);
-            News::of(
-                since.and_then(|version| cluster.workloads_changed_since(version)),
-                |key| cluster.workload(key).filter(shown).map(JobRow),
-                || unordered(cluster, |ns| ctx.in_scope(ns)),
-            )
-        });
+        let shown = |w: &Arc<WorkloadRow>| ctx.in_scope(&w.key.namespace);
+        self.list.catch_up(
+            area,
+            ctx,
+            |version| cluster.workloads_changed_since(version),
+            |key| cluster.workload(key).filter(shown).map(JobRow),
+            || unordered(cluster, |ns| ctx.in_scope(ns)),
+        );
     }
 
     fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {

@@ -1,12 +1,10 @@
 //! What the list views share: rows, those that pass the filter, and when to make them anew.
 
-use std::collections::HashSet;
-use std::hash::Hash;
-
 use jiff::Timestamp;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+use super::arrears::{Arrears, PART};
 use crate::model::Kind;
 use crate::tui::filter::{Filter, FilterColumn};
 use crate::tui::state::{DataState, Placeholder};
@@ -40,26 +38,6 @@ pub enum News<R: Row> {
 }
 
 impl<R: Row> News<R> {
-    /// The changes of the rows with these keys (one may come more than once), or all rows where it
-    /// is not known which have changed. `row` makes a row, if there is one.
-    pub fn of<'k>(
-        keys: Option<impl Iterator<Item = &'k R::Key>>,
-        row: impl Fn(&R::Key) -> Option<R>,
-        all: impl FnOnce() -> Vec<R>,
-    ) -> Self
-    where
-        R::Key: 'k,
-    {
-        let Some(keys) = keys else {
-            return News::All(all());
-        };
-        let changes = each_once(keys).map(|key| match row(key) {
-            Some(row) => Changed::Set(row),
-            None => Changed::Gone(key.clone()),
-        });
-        News::Changes(changes.collect())
-    }
-
     /// Nothing, if nothing has changed, else all rows.
     pub fn all_if(changed: bool, all: impl FnOnce() -> Vec<R>) -> Self {
         if changed {
@@ -68,14 +46,6 @@ impl<R: Row> News<R> {
             News::Changes(Vec::new())
         }
     }
-}
-
-/// Keys without their repetitions.
-pub(super) fn each_once<'k, K: Eq + Hash + 'k>(
-    keys: impl Iterator<Item = &'k K>,
-) -> impl Iterator<Item = &'k K> {
-    let mut seen = HashSet::new();
-    keys.filter(move |key| seen.insert(*key))
 }
 
 /// Rows in the order that they have while no column is chosen.
@@ -98,6 +68,7 @@ pub struct List<R: Row + 'static> {
     filter: Filter<R>,
     filter_text: String,
     made: Option<Made>,
+    arrears: Arrears<R::Key>,
     filtered: bool,
     follows: bool,
 }
@@ -111,6 +82,7 @@ impl<R: Row + 'static> List<R> {
             filter: Filter::default(),
             filter_text: String::new(),
             made: None,
+            arrears: Arrears::default(),
             filtered: false,
             follows: false,
         }
@@ -133,6 +105,51 @@ impl<R: Row + 'static> List<R> {
         ctx: &Ctx<'_>,
         news: impl FnOnce(Option<u64>) -> News<R>,
     ) {
+        self.take(area, ctx, false, news);
+    }
+
+    /// The same for rows that are made one by one: makes some of those anew that have `changed`
+    /// since a version, or all where that is not known.
+    pub(super) fn catch_up<'k, K: Iterator<Item = &'k R::Key>>(
+        &mut self,
+        area: Rect,
+        ctx: &Ctx<'_>,
+        changed: impl FnOnce(u64) -> Option<K>,
+        row: impl Fn(&R::Key) -> Option<R>,
+        all: impl FnOnce() -> Vec<R>,
+    ) where
+        R::Key: 'k,
+    {
+        let mut arrears = std::mem::take(&mut self.arrears);
+        let behind = !arrears.is_empty();
+        self.take(area, ctx, behind, |since| {
+            let Some(keys) = since.and_then(changed) else {
+                arrears.clear();
+                return News::All(all());
+            };
+            arrears.note(keys);
+            let changes = arrears.next(PART).into_iter().map(|key| match row(&key) {
+                Some(row) => Changed::Set(row),
+                None => Changed::Gone(key),
+            });
+            News::Changes(changes.collect())
+        });
+        self.arrears = arrears;
+    }
+
+    /// Whether rows are left that [`List::catch_up`] has to make anew.
+    pub(super) fn lags(&self) -> bool {
+        !self.arrears.is_empty()
+    }
+
+    /// Asks for news if the picture has changed or the rows are behind.
+    fn take(
+        &mut self,
+        area: Rect,
+        ctx: &Ctx<'_>,
+        behind: bool,
+        news: impl FnOnce(Option<u64>) -> News<R>,
+    ) {
         let made = Made {
             stamp: ctx.stamp(),
             at: self.filter.by_time().then(|| ctx.now.as_second()),
@@ -140,7 +157,7 @@ impl<R: Row + 'static> List<R> {
         let (filter, search) = (&self.filter, self.spec.search);
         let passes = |r: &R| filter.is_empty() || filter.matches(r, ctx.now, search);
         let mut stale = !self.filtered || self.made.as_ref().is_none_or(|m| m.at != made.at);
-        if self.made.as_ref().is_none_or(|m| m.stamp != made.stamp) {
+        if behind || self.made.as_ref().is_none_or(|m| m.stamp != made.stamp) {
             let since = self.made.as_ref().and_then(|m| m.stamp.since(&made.stamp));
             match news(since) {
                 News::All(rows) => {
@@ -325,6 +342,10 @@ macro_rules! list_view {
 
         fn clear_marks(&mut self) {
             self.$field.table().clear_marks();
+        }
+
+        fn lags(&self) -> bool {
+            self.$field.lags()
         }
 
         fn ages_by_second(&self, ctx: &Ctx<'_>) -> bool {

@@ -1,5 +1,6 @@
 //! The views, one file each.
 
+mod arrears;
 pub mod browse;
 pub mod describe;
 pub mod drill;

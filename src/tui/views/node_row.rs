@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::list::in_order;
 use crate::model::{
-    Cluster, FabricRules, GpuCell, Kind, MigConfigState, MigCount, Node, NodePart, NodeTelemetry,
-    NodeUse, Place, Pricing, Readiness, Str, natural_key,
+    Cluster, GpuCell, Kind, MigConfigState, MigCount, Node, NodeLabels, NodePart, NodeTelemetry,
+    NodeUse, Place, Pricing, Readiness, Str, Tier, natural_key,
 };
 use crate::tui::filter::{FilterColumn, Unit, Value, contains};
 use crate::tui::sort_key::SortKey;
@@ -45,20 +45,10 @@ pub struct NodeRow {
     pub state: String,
     /// How bad that is.
     pub severity: Severity,
-    /// What its labels tell, looked up when it is first asked for: it takes longer than the rest.
-    pub(super) labels: Labels,
+    /// What its labels tell.
+    pub(super) labels: Arc<NodeLabels>,
     /// Rules for its tier.
     pub(super) pricing: Arc<Pricing>,
-}
-
-/// What the labels of a node tell.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Labels {
-    /// What is stated of the fabric.
-    rules: Arc<FabricRules>,
-    tier: OnceLock<Option<&'static str>>,
-    place: OnceLock<Place>,
-    zone: OnceLock<Option<Str>>,
 }
 
 /// How bad the state of a node is.
@@ -113,12 +103,17 @@ pub fn all(cluster: &Cluster) -> Vec<NodeRow> {
 /// The row of one node, if it is known or pods tell of it.
 pub(super) fn one(cluster: &Cluster, name: &str) -> Option<NodeRow> {
     if let Some((node, held)) = cluster.node(name) {
-        let row = NodeRow::of(node, held, cluster);
-        return Some(row.priced(cluster.pricing()));
+        return Some(NodeRow::of(node, held, cluster));
     }
     let (name, held) = cluster.unknown_node(name)?;
     let nodes_known = cluster.is_known(Kind::Node);
     Some(NodeRow::of_unknown(name, held, nodes_known))
+}
+
+/// The names of all nodes, and of those that only pods tell of.
+pub(super) fn names(cluster: &Cluster) -> impl Iterator<Item = &Str> {
+    let known = cluster.nodes().map(|(node, _)| &node.meta.name);
+    known.chain(cluster.unknown_nodes().map(|(name, _)| name))
 }
 
 /// All nodes, and those that only pods tell of.
@@ -126,7 +121,7 @@ pub(super) fn unordered(cluster: &Cluster) -> Vec<NodeRow> {
     let nodes_known = cluster.is_known(Kind::Node);
     let known = cluster
         .nodes()
-        .map(|(node, held)| NodeRow::of(node, held, cluster).priced(cluster.pricing()));
+        .map(|(node, held)| NodeRow::of(node, held, cluster));
     let unknown = cluster
         .unknown_nodes()
         .map(|(name, held)| NodeRow::of_unknown(name, held, nodes_known));
@@ -192,11 +187,8 @@ impl NodeRow {
             telemetry: cluster
                 .telemetry(&node.meta.name)
                 .map(|log| log.latest.clone()),
-            labels: Labels {
-                rules: cluster.fabric_rules().clone(),
-                ..Labels::default()
-            },
-            pricing: Arc::default(),
+            labels: cluster.node_labels(&node.meta.name),
+            pricing: cluster.pricing().clone(),
             node: Some(node.clone()),
             cells,
             state,
@@ -222,15 +214,9 @@ impl NodeRow {
             // Where nodes may be listed, one that only its pods name has left.
             state: if nodes_known { "gone" } else { "nodes denied" }.to_owned(),
             severity: Severity::Unknown,
-            labels: Labels::default(),
+            labels: Arc::default(),
             pricing: Arc::default(),
         }
-    }
-
-    /// The same, with rules for tiers.
-    fn priced(mut self, pricing: &Arc<Pricing>) -> Self {
-        self.pricing = pricing.clone();
-        self
     }
 
     /// Whether it stands at the same place of a map as another row of the same node, so that
@@ -258,8 +244,7 @@ impl NodeRow {
 
     /// Tier as screens write it.
     pub fn tier(&self) -> Option<&'static str> {
-        let tier = || Some(self.pricing.tier(self.node.as_ref()?)?.0.name());
-        *self.labels.tier.get_or_init(tier)
+        self.labels.tier().map(Tier::name)
     }
 
     /// Physical GPUs; `None` when not known.
@@ -305,13 +290,7 @@ impl NodeRow {
 
     /// Where it hangs in the network.
     pub fn place(&self) -> &Place {
-        let place = || {
-            let node = self.node.as_ref()?;
-            Some(self.labels.rules.place(node))
-        };
-        self.labels
-            .place
-            .get_or_init(|| place().unwrap_or_default())
+        self.labels.place()
     }
 
     /// Its zone.
@@ -320,8 +299,7 @@ impl NodeRow {
     }
 
     pub(super) fn shared_zone(&self) -> &Option<Str> {
-        let zone = || self.node.as_ref()?.zone().map(Into::into);
-        self.labels.zone.get_or_init(zone)
+        self.labels.zone()
     }
 
     /// How busy its GPUs are on average, 0 to 1.

@@ -81,28 +81,14 @@ impl GroupBy {
     }
 }
 
-/// Nodes with the namespace that holds most of their GPUs, as far as it was asked for: finding it
-/// looks at all pods of a node.
+/// Nodes with the namespace that holds most of their GPUs, as far as it was asked for.
 pub(super) type Owners = AHashMap<Str, Option<Str>>;
 
 /// The namespace that holds most of a node's GPUs (by devices asked).
 fn owner(row: &NodeRow, cluster: &Cluster) -> Option<Str> {
     let (_, held) = cluster.node(&row.name)?;
-    let mut by_namespace: BTreeMap<&Str, i64> = BTreeMap::new();
-    for pod in held.pods.iter().filter_map(|uid| cluster.pod(uid)) {
-        let devices = pod
-            .gpu_requests()
-            .map(|(_, n)| n)
-            .fold(0, i64::saturating_add);
-        if devices > 0 {
-            let sum = by_namespace.entry(&pod.meta.namespace).or_insert(0);
-            *sum = sum.saturating_add(devices);
-        }
-    }
-    by_namespace
-        .into_iter()
-        .max_by_key(|(_, n)| *n)
-        .map(|(namespace, _)| namespace.clone())
+    let most = held.gpu_pods.devices().max_by_key(|(_, devices)| *devices);
+    most.map(|(namespace, _)| namespace.clone())
 }
 
 /// A row of the map.

@@ -20,9 +20,9 @@ pub(crate) use paint::{LEGEND, looks};
 
 use self::group::Owners;
 use self::layout::{Item, Layout};
+use super::arrears::{Arrears, PART};
 use super::describe;
 use super::lens::{Glass, Lens, NodeSeen, Owners as HoldingNamespaces, Seen};
-use super::list::each_once;
 use super::node_row::{self, NodeRow, natural_order};
 use crate::model::{Cluster, Kind, Str};
 use crate::tui::filter::Filter;
@@ -30,10 +30,9 @@ use crate::tui::state::{DataState, Placeholder};
 use crate::tui::table::moved;
 use crate::tui::view::{Act, Ctx, FilterError, Motion, Stamp, Target, View, ViewId};
 
-/// What rows and layout were last made from.
+/// What the layout was last made from, besides the rows.
 #[derive(PartialEq)]
 struct Made {
-    stamp: Stamp,
     width: u16,
     height: u16,
     at: Option<i64>,
@@ -65,8 +64,14 @@ pub struct FleetView {
     group_by: Option<GroupBy>,
     filter: Filter<NodeRow>,
     filter_text: String,
+    /// What the rows were last made from.
+    stamp: Option<Stamp>,
+    arrears: Arrears<Str>,
     made: Option<Made>,
+    /// The layout is to be made anew.
     dirty: bool,
+    /// Rows are other ones than those that were looked at through the lens.
+    unseen: bool,
     at: usize,
     key: Option<(Str, u32)>,
     /// Marked nodes.
@@ -99,8 +104,30 @@ impl FleetView {
         self.dirty = true;
     }
 
+    /// Brings rows up to date with the picture, or some of them if many have changed.
+    fn catch_up(&mut self, ctx: &Ctx<'_>) {
+        let stamp = ctx.stamp();
+        if self.stamp.as_ref() != Some(&stamp) {
+            let since = self.stamp.as_ref().and_then(|s| s.since(&stamp));
+            match since.and_then(|version| ctx.cluster.nodes_changed_since(version)) {
+                Some(names) => self.arrears.note(names),
+                None => {
+                    self.arrears.clear();
+                    self.take_all(ctx.cluster);
+                }
+            }
+            self.stamp = Some(stamp);
+            self.unseen = true;
+        }
+        if !self.arrears.is_empty() {
+            let names = self.arrears.next(PART);
+            self.take(&names, ctx.cluster);
+            self.unseen = true;
+        }
+    }
+
     /// Takes the nodes that have changed. As long as each stays at its place, so does the map.
-    fn take<'k>(&mut self, names: impl Iterator<Item = &'k Str>, cluster: &Cluster) {
+    fn take(&mut self, names: &[Str], cluster: &Cluster) {
         let mut in_place = !self.dirty
             && self.filter.is_empty()
             && self.group_by.is_some_and(|by| by != GroupBy::Namespace);
@@ -109,6 +136,10 @@ impl FleetView {
             changed = true;
             self.owners.remove(name);
             self.without_gpus.remove(name);
+            // Whether the node itself was known is part of the order.
+            let old = [false, true]
+                .into_iter()
+                .find_map(|unknown| position(&self.all, unknown, name).ok());
             let row = node_row::one(cluster, name);
             let (row, without) = match row {
                 Some(row) if row.has_gpus() => (Some(Arc::new(row)), false),
@@ -118,10 +149,6 @@ impl FleetView {
             if without {
                 self.without_gpus.insert(name.clone());
             }
-            // Whether the node itself was known is part of the order.
-            let old = [false, true]
-                .into_iter()
-                .find_map(|unknown| position(&self.all, unknown, name).ok());
             match (old, row) {
                 (None, None) => {}
                 (Some(at), None) => {
@@ -346,19 +373,12 @@ impl View for FleetView {
     }
 
     fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>) {
+        self.catch_up(ctx);
         let made = Made {
-            stamp: ctx.stamp(),
             width: area.width,
             height: area.height,
             at: self.filter.by_time().then(|| ctx.now.as_second()),
         };
-        if self.made.as_ref().is_none_or(|m| m.stamp != made.stamp) {
-            let since = self.made.as_ref().and_then(|m| m.stamp.since(&made.stamp));
-            match since.and_then(|version| ctx.cluster.nodes_changed_since(version)) {
-                Some(names) => self.take(each_once(names), ctx.cluster),
-                None => self.take_all(ctx.cluster),
-            }
-        }
         let is_new = self.dirty || self.made.as_ref() != Some(&made);
         if is_new {
             self.rebuild(area, ctx);
@@ -366,9 +386,15 @@ impl View for FleetView {
         }
         self.made = Some(made);
         let changed = self.lens != Lens::Allocation && self.seen_through != Some(self.through(ctx));
-        if is_new || changed || (self.lens == Lens::Allocation && self.seen_through.is_some()) {
+        let left = self.lens == Lens::Allocation && self.seen_through.is_some();
+        if is_new || self.unseen || changed || left {
             self.look(ctx);
         }
+        self.unseen = false;
+    }
+
+    fn lags(&self) -> bool {
+        !self.arrears.is_empty()
     }
 
     fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
@@ -508,7 +534,11 @@ impl View for FleetView {
             Act::ZoomIn => self.asked_zoom = zoom.nearer().or(self.asked_zoom),
             Act::ZoomOut => self.asked_zoom = zoom.farther().or(self.asked_zoom),
             Act::GroupNext => self.group_by = self.group_by.map(GroupBy::next),
-            Act::LensNext => self.lens = self.lens.next(),
+            // The map stays as it is.
+            Act::LensNext => {
+                self.lens = self.lens.next();
+                return;
+            }
         }
         self.dirty = true;
     }

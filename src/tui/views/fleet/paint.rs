@@ -308,7 +308,7 @@ fn lens_legend(view: &FleetView, ctx: &Ctx<'_>, gap: &'static str, width: usize)
     let mut causes: BTreeMap<&str, usize> = BTreeMap::new();
     for seen in cells {
         if let Seen::Unknown(why) = seen {
-            *causes.entry(why).or_default() += 1;
+            *causes.entry(why.as_str()).or_default() += 1;
         }
     }
     let unknown: usize = causes.values().sum();

@@ -20,8 +20,8 @@ use ratatui::text::Line;
 use self::job::Lit;
 use self::rows::{Flatten, Id, Shown, What};
 use self::tree::Tree;
+use super::arrears::{Arrears, PART};
 use super::describe;
-use super::list::each_once;
 use super::node_row::{self, NodeRow};
 use crate::model::{Cluster, Kind, Str, WorkloadKey};
 use crate::tui::filter::Filter;
@@ -50,6 +50,9 @@ pub struct TopologyView {
     filter: Filter<NodeRow>,
     filter_text: String,
     made: Option<Made>,
+    arrears: Arrears<Str>,
+    /// The tree has had all nodes once.
+    complete: bool,
     /// The filter has changed.
     unfiltered: bool,
     /// Rows have to be put together anew.
@@ -67,8 +70,8 @@ pub struct TopologyView {
 }
 
 impl TopologyView {
-    /// Brings the tree up to date with the cluster and the filter.
-    fn take(&mut self, ctx: &Ctx<'_>) {
+    /// Brings so many nodes of the tree up to date with the cluster and the filter.
+    fn take(&mut self, ctx: &Ctx<'_>, at_most: usize) {
         let made = Made {
             stamp: ctx.stamp(),
             at: self.filter.by_time().then(|| ctx.now.as_second()),
@@ -84,21 +87,25 @@ impl TopologyView {
                 .filter(|_| !self.tree.gangs.is_worn())
                 .and_then(|version| cluster.nodes_changed_since(version));
             match changed {
-                Some(names) => {
-                    let changes: Vec<(Str, Option<NodeRow>)> = each_once(names)
-                        .map(|name| (name.clone(), node_row::one(cluster, name)))
-                        .collect();
-                    if !changes.is_empty() {
-                        self.tree.take(changes, cluster, passes);
-                        self.dirty = true;
-                    }
-                }
+                Some(names) => self.arrears.note(names),
                 None => {
-                    let rows = node_row::unordered(cluster);
-                    self.tree.take_all(rows, cluster, filter.is_empty(), passes);
+                    self.complete = false;
+                    self.tree = Tree::over(filter.is_empty());
+                    self.arrears.clear();
+                    self.arrears.note(node_row::names(cluster));
                     self.dirty = true;
                 }
             }
+        }
+        if !self.arrears.is_empty() {
+            let names = self.arrears.next(at_most).into_iter();
+            let changes = names.map(|name| {
+                let row = node_row::one(cluster, &name);
+                (name, row)
+            });
+            let changes = changes.collect();
+            self.tree.take(changes, cluster, passes);
+            self.dirty = true;
         }
         let time_has_passed = self.made.as_ref().is_some_and(|m| m.at != made.at);
         if self.unfiltered || time_has_passed {
@@ -107,6 +114,7 @@ impl TopologyView {
             self.dirty = true;
         }
         self.made = Some(made);
+        self.complete |= self.arrears.is_empty();
     }
 
     /// Puts the rows together, and finds the cursor's again.
@@ -238,7 +246,9 @@ impl View for TopologyView {
     }
 
     fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>) {
-        self.take(ctx);
+        // A part of the nodes is not shown for all of them.
+        let at_most = if self.complete { PART } else { usize::MAX };
+        self.take(ctx, at_most);
         let job: Option<&WorkloadKey> = ctx.job;
         let lit = job.and_then(|job| Lit::of(job, &self.tree));
         self.lit = lit;
@@ -259,6 +269,19 @@ impl View for TopologyView {
             self.offset = self.at + 1 - self.page;
         }
         self.offset = self.offset.min(self.rows.len().saturating_sub(self.page));
+    }
+
+    fn prepare(&mut self, area: Rect, ctx: &Ctx<'_>) {
+        if !self.complete {
+            self.take(ctx, PART);
+        }
+        if self.complete {
+            self.refresh(area, ctx);
+        }
+    }
+
+    fn lags(&self) -> bool {
+        !self.arrears.is_empty()
     }
 
     fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
@@ -446,8 +469,9 @@ impl View for TopologyView {
 
 /// The branches of the network with the sums of those nodes that pass, each before its parts.
 pub(crate) fn branches(rows: Vec<NodeRow>, cluster: &Cluster) -> Vec<BranchRow> {
-    let mut tree = Tree::default();
-    tree.take_all(rows, cluster, true, |_| true);
+    let mut tree = Tree::over(true);
+    let rows = rows.into_iter().map(|row| (row.name.clone(), Some(row)));
+    tree.take(rows.collect(), cluster, |_| true);
     let mut flatten = Flatten {
         open: &HashSet::new(),
         all_branches: true,

@@ -353,22 +353,12 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Takes all nodes anew.
-    pub(super) fn take_all(
-        &mut self,
-        rows: Vec<NodeRow>,
-        cluster: &Cluster,
-        all_pass: bool,
-        passes: impl Fn(&NodeRow) -> bool,
-    ) {
-        *self = Tree {
+    /// An empty one, for nodes that all pass or are filtered.
+    pub(super) fn over(all_pass: bool) -> Self {
+        Tree {
             whole: (!all_pass).then(Branch::default),
             ..Tree::default()
-        };
-        for row in rows.into_iter().filter(NodeRow::has_gpus) {
-            self.put(row, cluster, &passes);
         }
-        self.settle();
     }
 
     /// Takes the changes of single nodes: their rows as they are now, if they are there.
