@@ -206,8 +206,13 @@ impl Loop {
         let Plan {
             groups,
             decisions,
+            holds,
             more,
         } = sched::decide(&self.state, now);
+        // Nobody leaves before the place that is freed is held.
+        for hold in &holds {
+            self.state.hold(hold);
+        }
         for action in groups.iter().flatten() {
             self.state.assume(action);
         }
@@ -285,12 +290,18 @@ impl Loop {
         let cut = cut(outcomes);
         let mut news = Vec::new();
         for (action, outcome) in group.iter().zip(outcomes) {
-            let Action::Bind {
-                pod,
-                namespace,
-                name,
-                ..
-            } = action;
+            let (pod, namespace, name) = match action {
+                Action::Bind {
+                    pod,
+                    namespace,
+                    name,
+                    ..
+                } => (pod, namespace, name),
+                Action::Evict { .. } => {
+                    self.settle_eviction(action, outcome);
+                    continue;
+                }
+            };
             let placement = self.unconfirmed.remove(pod);
             let reason = match outcome {
                 Outcome::Done => {
@@ -333,6 +344,23 @@ impl Loop {
             }));
         }
         self.tell(news);
+    }
+
+    /// A refused victim stays where it is and is left alone for a while; whoever it was to leave
+    /// for asks again.
+    fn settle_eviction(&mut self, action: &Action, outcome: &Outcome) {
+        match outcome {
+            Outcome::Done => tracing::info!(%action, "evicted"),
+            Outcome::Unknown { why } => tracing::warn!(%action, %why, "no answer to an eviction"),
+            Outcome::NotBegun { why } => {
+                tracing::debug!(%action, %why, "not evicted");
+                self.state.forget(action);
+            }
+            Outcome::Refused { code, message } => {
+                tracing::info!(%action, code, %message, "the eviction was refused");
+                self.state.forget(action);
+            }
+        }
     }
 }
 

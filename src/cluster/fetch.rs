@@ -68,10 +68,15 @@ impl Resource {
                 };
             }
             Kind::ResourceClaim => ("resource.k8s.io", "ResourceClaim", true),
+            Kind::GpuQueue => ("gpudeck.dev", "GpuQueue", false),
+        };
+        let version = match kind {
+            Kind::GpuQueue => "v1alpha1",
+            _ => "v1",
         };
         Resource {
             group: group.into(),
-            version: "v1".into(),
+            version: version.into(),
             plural: kind.resource().into(),
             kind: name.into(),
             namespaced,

@@ -184,13 +184,21 @@ fn outcome(error: &ApiError) -> Outcome {
 
 /// Reads whether an action without a certain answer was done; `None`: that cannot be told.
 async fn look(api: &Api, action: &Action) -> Option<Outcome> {
-    let Action::Bind {
-        pod: uid,
-        namespace,
-        name,
-        node,
-        ..
-    } = action;
+    let (uid, namespace, name, node) = match action {
+        Action::Bind {
+            pod,
+            namespace,
+            name,
+            node,
+            ..
+        } => (pod, namespace, name, Some(node)),
+        Action::Evict {
+            pod,
+            namespace,
+            name,
+            ..
+        } => (pod, namespace, name, None),
+    };
     let refused = |code, message: String| {
         Some(Outcome::Refused {
             code,
@@ -200,13 +208,23 @@ async fn look(api: &Api, action: &Action) -> Option<Outcome> {
     let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
     let found = match api.get(&path, LOOK_LIMIT).await {
         Ok(found) => found,
+        // A victim that is gone is what was asked for.
+        Err(e) if e.code() == Some(404) && node.is_none() => return Some(Outcome::Done),
         Err(e) if e.code() == Some(404) => return refused(404, format!("pod {name} is gone")),
         Err(_) => return None,
     };
     let text = |pointer: &str| found.pointer(pointer).and_then(Value::as_str).unwrap_or("");
     if text("/metadata/uid") != &*uid.0 {
+        if node.is_none() {
+            return Some(Outcome::Done);
+        }
         return refused(404, format!("pod {name} is gone; another has its name"));
     }
+    let Some(node) = node else {
+        // An eviction was taken when the pod is on its way out.
+        let leaves = found.pointer("/metadata/deletionTimestamp").is_some();
+        return leaves.then_some(Outcome::Done);
+    };
     match text("/spec/nodeName") {
         "" => None,
         at if *at == **node => Some(Outcome::Done),
@@ -235,12 +253,7 @@ async fn perform(api: &Api, action: &Action, term: Option<u64>) -> Result<(), Ap
             device,
         } => {
             if let Some(bad) = [namespace, name, node].into_iter().find(|t| !is_segment(t)) {
-                return Err(ApiError::Status {
-                    code: 400,
-                    reason: "BadRequest".into(),
-                    message: format!("{bad:?} is no name that a server can have").into(),
-                    retry_after_secs: None,
-                });
+                return Err(not_a_name(bad));
             }
             let mut metadata = json!({"name": &**name, "namespace": &**namespace, "uid": &*pod.0});
             // The server copies a binding's annotations to the pod.
@@ -262,6 +275,34 @@ async fn perform(api: &Api, action: &Action, term: Option<u64>) -> Result<(), Ap
             api.send(Method::POST, &path, &body, WRITE_LIMIT).await?;
             Ok(())
         }
+        Action::Evict {
+            pod,
+            namespace,
+            name,
+            ..
+        } => {
+            if let Some(bad) = [namespace, name].into_iter().find(|t| !is_segment(t)) {
+                return Err(not_a_name(bad));
+            }
+            // The server asks the disruption budgets, and ends only the pod of this UID.
+            let body: Value = json!({
+                "apiVersion": "policy/v1", "kind": "Eviction",
+                "metadata": {"name": &**name, "namespace": &**namespace},
+                "deleteOptions": {"preconditions": {"uid": &*pod.0}},
+            });
+            let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/eviction");
+            api.send(Method::POST, &path, &body, WRITE_LIMIT).await?;
+            Ok(())
+        }
+    }
+}
+
+fn not_a_name(bad: &str) -> ApiError {
+    ApiError::Status {
+        code: 400,
+        reason: "BadRequest".into(),
+        message: format!("{bad:?} is no name that a server can have").into(),
+        retry_after_secs: None,
     }
 }
 

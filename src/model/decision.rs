@@ -43,6 +43,42 @@ pub enum Reason {
         /// What stopped the next one.
         filters: Box<[FilterCount]>,
     },
+    /// Its queue, or one above it, would exceed its limit.
+    OverLimit {
+        /// The queue.
+        queue: Str,
+        /// What it uses, in thousandths of a GPU.
+        used_milli_gpu: i64,
+        /// What it may use.
+        limit_milli_gpu: i64,
+        /// What is asked for.
+        asks_milli_gpu: i64,
+    },
+    /// Work that cannot be preempted starts only inside its queue's guarantee.
+    OverGuarantee {
+        /// The queue.
+        queue: Str,
+        /// What of its work cannot be preempted, in thousandths of a GPU.
+        used_milli_gpu: i64,
+        /// What it is guaranteed.
+        guaranteed_milli_gpu: i64,
+        /// What is asked for.
+        asks_milli_gpu: i64,
+    },
+    /// No domain of the required level has room for all of them.
+    NoDomainFits {
+        /// The level.
+        level: Str,
+        /// Pods that the best domain takes.
+        fits: u32,
+        /// Pods that have to be together.
+        need: u32,
+    },
+    /// A place is held for it and becomes free.
+    PlaceHeld {
+        /// Where.
+        nodes: Box<[Str]>,
+    },
     /// Scheduling gates are still there.
     Gated {
         /// Their names.
@@ -105,6 +141,44 @@ impl fmt::Display for Reason {
                 write!(f, "only {fits} of {need} pods of the gang fit:")?;
                 write_filters(f, filters)
             }
+            Reason::OverLimit {
+                queue,
+                used_milli_gpu,
+                limit_milli_gpu,
+                asks_milli_gpu,
+            } => write!(
+                f,
+                "queue {queue} uses {} of its limit of {} GPUs; {} more would exceed it",
+                gpus(*used_milli_gpu),
+                gpus(*limit_milli_gpu),
+                gpus(*asks_milli_gpu)
+            ),
+            Reason::OverGuarantee {
+                queue,
+                used_milli_gpu,
+                guaranteed_milli_gpu,
+                asks_milli_gpu,
+            } => write!(
+                f,
+                "it cannot be preempted, so it starts only inside the guarantee of queue {queue}: \
+                 {} of {} GPUs are used by such work, {} are asked",
+                gpus(*used_milli_gpu),
+                gpus(*guaranteed_milli_gpu),
+                gpus(*asks_milli_gpu)
+            ),
+            Reason::NoDomainFits { level, fits, need } => {
+                write!(
+                    f,
+                    "no {level} has room for all: the best takes {fits} of {need} pods"
+                )
+            }
+            Reason::PlaceHeld { nodes } => {
+                write!(
+                    f,
+                    "a place is held on {} and becomes free",
+                    nodes.join(", ")
+                )
+            }
             Reason::Gated { gates } => write!(f, "held by scheduling gate {}", gates.join(", ")),
             Reason::Unsupported { what } => f.write_str(what),
             Reason::Refused { message } => write!(f, "refused by the server: {message}"),
@@ -118,6 +192,16 @@ impl fmt::Display for Reason {
             }
         }
     }
+}
+
+/// Thousandths of a GPU as GPUs: `2`, `0.5`.
+fn gpus(milli: i64) -> String {
+    let (whole, rest) = (milli / 1_000, (milli % 1_000).abs());
+    if rest == 0 {
+        return whole.to_string();
+    }
+    let digits = format!("{rest:03}");
+    format!("{whole}.{}", digits.trim_end_matches('0'))
 }
 
 /// What was decided.

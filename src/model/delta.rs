@@ -14,6 +14,7 @@ use super::job::{Job, Namespace, PriorityClass, VolumeClaim, VolumeTopology};
 use super::meta::Uid;
 use super::node::Node;
 use super::pod::Pod;
+use super::queue::Queue;
 use super::telemetry::NodeTelemetry;
 use super::text::Str;
 
@@ -40,6 +41,8 @@ pub enum Kind {
     Foreign(ForeignKind),
     /// resource.k8s.io/v1 ResourceClaim.
     ResourceClaim,
+    /// gpudeck.dev/v1alpha1 GpuQueue. A server without that kind has no queues, which is no fault.
+    GpuQueue,
 }
 
 impl Kind {
@@ -60,13 +63,12 @@ impl Kind {
         ForeignKind::ALL.iter().copied().map(Kind::Foreign)
     }
 
-    /// The resource name in URLs and RBAC rules; with its API group where another system has the
-    /// same name.
     /// Kinds that are asked for as well, and without which nothing is amiss: not every server has
     /// them, and not everybody may read them.
-    pub const EXTRA: [Kind; 1] = [Kind::ResourceClaim];
+    pub const EXTRA: [Kind; 2] = [Kind::ResourceClaim, Kind::GpuQueue];
 
-    /// The resource name in URLs and RBAC rules.
+    /// The resource name in URLs and RBAC rules; with its API group where another system has the
+    /// same name.
     pub fn resource(self) -> &'static str {
         match self {
             Kind::Node => "nodes",
@@ -79,6 +81,7 @@ impl Kind {
             Kind::Volume => "persistentvolumes",
             Kind::Foreign(kind) => kind.api().full_name,
             Kind::ResourceClaim => "resourceclaims",
+            Kind::GpuQueue => "gpuqueues",
         }
     }
 }
@@ -179,6 +182,8 @@ pub enum Delta {
     Foreign(ForeignKind, Change<Foreign>),
     /// A ResourceClaim.
     ResourceClaim(Change<ResourceClaim>),
+    /// A GpuQueue.
+    Queue(Change<Queue>),
     /// News of a source.
     Source(SourceReport),
     /// A decision of our scheduler.

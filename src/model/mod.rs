@@ -26,6 +26,7 @@ mod node_use;
 mod pod;
 mod pricing;
 mod quantity;
+mod queue;
 mod rank;
 mod resources;
 mod telemetry;
@@ -65,6 +66,7 @@ pub use pod::{
 };
 pub use pricing::{Price, Pricing, Rate, TierRule};
 pub use quantity::{Quantity, QuantityError};
+pub use queue::{Queue, QueuePreemption, QueueTerms, ReclaimFrom};
 pub use rank::Rank;
 pub use resources::{ContainerAsk, Resources, pod_requests};
 pub use telemetry::{

@@ -42,6 +42,7 @@ impl Unreadable {
             Delta::Unreadable { kind, what } => self.add(*kind, what),
             Delta::VolumeClaim(_)
             | Delta::Volume(_)
+            | Delta::Queue(_)
             | Delta::Source(_)
             | Delta::Decision(_)
             | Delta::Fabric(_)

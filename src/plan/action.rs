@@ -55,6 +55,41 @@ pub enum Action {
         /// The device that a share of a GPU goes to; the binding writes it on the pod.
         device: Option<u8>,
     },
+    /// Ends a running pod through the Eviction API, so that its disruption budget is respected.
+    Evict {
+        /// The pod's UID: a re-created pod of the same name is refused by the server.
+        pod: Uid,
+        /// Its namespace.
+        namespace: Str,
+        /// Its name.
+        name: Str,
+        /// The node that it leaves.
+        node: Str,
+        /// Namespace and name of the pod it leaves for.
+        preemptor: (Str, Str),
+        /// By which right, and what it costs, in words.
+        why: Str,
+    },
+}
+
+/// Places that are kept for a job until its pods are bound or time is up.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Hold {
+    /// What the job is known by: it stays the same when its pods are made anew.
+    pub owner: Str,
+    /// The places, each for one pod.
+    pub places: Vec<HeldPlace>,
+}
+
+/// A place for one pod.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HeldPlace {
+    /// The pod that it was proven with; another one of its job that asks for the same may take it.
+    pub pod: Uid,
+    /// The node.
+    pub node: Str,
+    /// The device of a share.
+    pub device: Option<u8>,
 }
 
 impl Action {
@@ -66,6 +101,11 @@ impl Action {
                 resource: "pods/binding",
                 verb: "create",
             },
+            Action::Evict { .. } => Verb {
+                group: "",
+                resource: "pods/eviction",
+                verb: "create",
+            },
         }
     }
 
@@ -73,6 +113,7 @@ impl Action {
     pub fn danger(&self) -> Danger {
         match self {
             Action::Bind { .. } => Danger::Safe,
+            Action::Evict { .. } => Danger::Disruptive,
         }
     }
 }
@@ -88,6 +129,17 @@ impl fmt::Display for Action {
             } => {
                 write!(f, "bind {namespace}/{name} to {node}")
             }
+            Action::Evict {
+                namespace,
+                name,
+                node,
+                preemptor: (for_namespace, for_name),
+                why,
+                ..
+            } => write!(
+                f,
+                "evict {namespace}/{name} from {node} for {for_namespace}/{for_name}: {why}"
+            ),
         }
     }
 }
@@ -100,6 +152,9 @@ pub struct Plan {
     pub groups: Vec<Vec<Action>>,
     /// Decisions that are new or differ from the last ones: placed and waiting pods alike.
     pub decisions: Vec<Arc<Decision>>,
+    /// Places that are kept from now on; nobody is evicted without one. They are held before the
+    /// actions are carried out.
+    pub holds: Vec<Hold>,
     /// More could be decided now: the work of one call is bounded, so decide again once these
     /// actions are assumed.
     pub more: bool,

@@ -3,4 +3,4 @@
 
 mod action;
 
-pub use action::{Action, Danger, Plan, Verb};
+pub use action::{Action, Danger, HeldPlace, Hold, Plan, Verb};

@@ -162,6 +162,22 @@ impl Room {
         }
     }
 
+    /// No more than this of anything is left.
+    pub(super) fn cap(&mut self, most: &Room) {
+        self.cpu_milli = self.cpu_milli.min(most.cpu_milli);
+        self.mem_bytes = self.mem_bytes.min(most.mem_bytes);
+        self.ephemeral_bytes = self.ephemeral_bytes.min(most.ephemeral_bytes);
+        self.pods = self.pods.min(most.pods);
+        for (key, left) in &mut self.extended {
+            *left = (*left).min(most.extended(key));
+        }
+        self.extended.retain(|(_, left)| *left != 0);
+        for (port, n) in &most.ports {
+            let here = self.ports.entry(port.clone()).or_default();
+            *here = (*here).max(*n);
+        }
+    }
+
     /// Whether one of the wanted ports is in use; a port on every address meets each address.
     pub(super) fn has_port_conflict(&self, wanted: &[HostPort]) -> bool {
         !self.ports.is_empty()

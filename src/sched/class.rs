@@ -14,7 +14,7 @@ use crate::model::{Constraints, GpuResource, Pod, Str};
 pub(super) struct ClassId(u64);
 
 /// What the pods of a class ask.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Class {
     pub(super) ask: Ask,
     pub(super) constraints: Arc<Constraints>,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::queue::Ageing;
 use crate::model::Str;
 
 /// What a workload type (annotation `gpudeck.dev/workload-type`) stands for.
@@ -39,6 +40,25 @@ pub struct SchedConfig {
     /// Node labels that tell the levels of the fabric, the widest first; empty to read the labels
     /// of topograph and the clouds.
     pub topology_levels: Box<[Str]>,
+    /// Running work may be evicted for others with a right to its place.
+    pub preemption: bool,
+    /// Queues take back what they are due by weight, not only what they are guaranteed.
+    pub fair_reclaim: bool,
+    /// Running work may be moved to let a blocked job start.
+    pub moves: bool,
+    /// Seconds after which past use of a queue counts half; 0 forgets it at once. Who has used
+    /// more than its part weighs less, down to a quarter.
+    pub half_life_secs: i64,
+    /// Points that waiting gives.
+    pub ageing: Ageing,
+    /// Seconds for which a job is left alone after its start; a queue may ask for more.
+    pub min_runtime_secs: i64,
+    /// Seconds from an eviction until the work runs again, beyond what is lost.
+    pub restart_secs: i64,
+    /// Seconds for which a freed place is held for the job it was freed for.
+    pub hold_secs: i64,
+    /// Seconds for which a pod is left alone whose eviction the server refused.
+    pub eviction_backoff_secs: i64,
 }
 
 impl Default for SchedConfig {
@@ -52,6 +72,15 @@ impl Default for SchedConfig {
             types: default_types(),
             spot_needs_checkpoint: true,
             topology_levels: Box::default(),
+            preemption: true,
+            fair_reclaim: true,
+            moves: true,
+            half_life_secs: 7 * 24 * 3_600,
+            ageing: Ageing::default(),
+            min_runtime_secs: 60,
+            restart_secs: 60,
+            hold_secs: 120,
+            eviction_backoff_secs: 60,
         }
     }
 }

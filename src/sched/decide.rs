@@ -3,154 +3,236 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
-use super::class::ClassId;
+use super::backfill::Reservation;
 use super::explain;
-use super::gang::GangKey;
-use super::gangs::Need;
-use super::scratch::{Scratch, Spot};
-use super::state::{State, Tracked};
+use super::holds::owner_of;
+use super::jobs::{gather, is_older};
+use super::queue::{Parts, to_milli_gpu};
+use super::reclaim::{Denied, Grade};
+use super::scratch::Scratch;
+use super::state::State;
+use super::turn::{Failed, Hopeless, JobId, PodId, Spot, World};
 use super::view::Siblings;
-use crate::model::{Decision, DecisionKind, Pod, Reason, Uid};
-use crate::plan::{Action, Plan};
+use crate::model::{Decision, DecisionKind, Pod, Reason, Str, Uid};
+use crate::plan::{Action, HeldPlace, Hold, Plan};
 
-/// Decides about the waiting pods, in their order, until all are seen or the round's bound is
-/// reached ([`Plan::more`] says so).
+/// Decides about the waiting pods: whose turn it is starts, and whoever has a right to a place
+/// gets one by moves or evictions, until all are seen or the round's bound is reached
+/// ([`Plan::more`] says so).
 ///
-/// Pure: the same state and time give the same plan. Nothing counts as placed until
-/// [`State::assume`] is told. Decisions are in the plan only when they differ from the last that
-/// the state has folded. While [`State::blocked`] has a reason the plan is empty.
+/// Pure: the same state and time give the same plan. Nothing counts as placed, held or evicted
+/// until [`State::hold`] and [`State::assume`] are told. Decisions are in the plan only when they
+/// differ from the last that the state has folded. While [`State::blocked`] has a reason the plan
+/// is empty.
 ///
 /// Pods that wait after a refusal are tried again by a later call: call this from time to time
 /// even when no delta comes.
 pub fn decide(state: &State, now: Timestamp) -> Plan {
-    if state.blocked().is_some() {
+    if state.blocked().is_some() || state.queue.is_empty() {
         return Plan::default();
     }
+    let mut gathered = gather(state, now);
     let mut round = Round {
         state,
         now,
         scratch: Scratch::new(state),
-        seen_gangs: BTreeSet::new(),
+        shares: gathered.world.all_shares(&gathered.waiting),
+        world: gathered.world,
+        leaving: gathered.leaving,
+        failed: BTreeSet::new(),
+        hopeless: BTreeSet::new(),
+        reserved: Vec::new(),
         siblings: BTreeMap::new(),
         placed: 0,
+        evictions: Vec::new(),
         plan: Plan::default(),
     };
-    for uid in order(state) {
-        if round.placed >= state.config.max_placements {
-            round.plan.more = true;
-            break;
-        }
-        if let Some(tracked) = state.tracked(uid) {
-            round.consider(tracked);
-        }
+    for (pod, reason) in &gathered.told {
+        round.wait(pod, reason);
     }
+    round.go(&gathered.waiting);
     round.scratch.finish();
+    if !round.evictions.is_empty() {
+        round.plan.groups.push(round.evictions);
+    }
     round.plan
 }
 
-/// Whose turn it is: the highest priority first, then the oldest.
-fn order(state: &State) -> impl Iterator<Item = &Uid> {
-    state.queue.values()
-}
-
-/// One round under way: it asks the order, places, and writes the plan.
+/// One round under way: it asks the order, places, displaces, and writes the plan.
 pub(super) struct Round<'a> {
     pub(super) state: &'a State,
     pub(super) now: Timestamp,
+    /// What is free at once.
     pub(super) scratch: Scratch<'a>,
-    seen_gangs: BTreeSet<&'a GangKey>,
+    /// What is free once those who leave are gone, and the queues.
+    pub(super) world: World<'a>,
+    /// What each queue is due, by pool.
+    pub(super) shares: Vec<Vec<Parts>>,
+    /// Some place becomes free later.
+    pub(super) leaving: bool,
+    pub(super) failed: BTreeSet<Failed>,
+    pub(super) hopeless: BTreeSet<Hopeless>,
+    /// Places at a time to come.
+    pub(super) reserved: Vec<Reservation>,
     /// Siblings of pods that are kept apart, with those placed in this round.
-    siblings: BTreeMap<Uid, Siblings>,
-    placed: u32,
+    pub(super) siblings: BTreeMap<Uid, Siblings>,
+    pub(super) placed: u32,
+    pub(super) evictions: Vec<Action>,
     pub(super) plan: Plan,
 }
 
-impl<'a> Round<'a> {
-    fn consider(&mut self, tracked: &'a Tracked) {
-        let Some(key) = &tracked.gang else {
-            self.alone(tracked);
-            return;
-        };
-        if self.seen_gangs.contains(key) {
-            return;
+/// A pod, where it goes and why there.
+pub(super) type Placed = (PodId, Spot, Str);
+
+impl Round<'_> {
+    pub(super) fn pod(&self, id: PodId) -> Option<Arc<Pod>> {
+        self.world.pod(id).map(|p| p.pod.clone())
+    }
+
+    fn node(&self, spot: Spot) -> Option<Str> {
+        self.world.row(spot.row).map(|r| r.name.clone())
+    }
+
+    /// These pods are bound now, together.
+    pub(super) fn begin(&mut self, places: Vec<Placed>) {
+        let mut group = Vec::with_capacity(places.len());
+        for (id, spot, why) in places {
+            self.take_from_reservations(id, spot);
+            self.world.put(id, spot);
+            if let Some(row) = self.world.pods.get_mut(id.0) {
+                row.waiting = false;
+            }
+            let (Some(pod), Some(node)) = (self.pod(id), self.node(spot)) else {
+                continue;
+            };
+            self.placed += 1;
+            let kind = DecisionKind::Placed {
+                node: node.clone(),
+                why,
+            };
+            self.tell(&pod, kind);
+            group.push(Action::Bind {
+                pod: pod.meta.uid.clone(),
+                namespace: pod.meta.namespace.clone(),
+                name: pod.meta.name.clone(),
+                node,
+                device: spot.held.shared_device(),
+            });
         }
-        match self.need(key, &tracked.pod) {
-            Ok(Need::Alone) => self.alone(tracked),
-            Ok(Need::NotYetKnown) => {}
-            Ok(Need::Pods(need)) => {
-                self.seen_gangs.insert(key);
-                self.gang(key, need);
-            }
-            Err(reason) => {
-                let reason = tracked.problem.as_ref().unwrap_or(&reason);
-                self.wait(&tracked.pod, reason);
-            }
+        self.world.settle();
+        self.plan.groups.push(group);
+    }
+
+    /// A pod leaves for a job.
+    pub(super) fn leave(&mut self, id: PodId, from: Spot, for_job: JobId, grade: Option<Grade>) {
+        let preemptor = self
+            .world
+            .job(for_job)
+            .and_then(|j| j.pods.first())
+            .and_then(|p| self.pod(*p));
+        if let (Some(pod), Some(preemptor), Some(node)) = (self.pod(id), preemptor, self.node(from))
+        {
+            self.evictions.push(Action::Evict {
+                pod: pod.meta.uid.clone(),
+                namespace: pod.meta.namespace.clone(),
+                name: pod.meta.name.clone(),
+                node,
+                preemptor: (
+                    preemptor.meta.namespace.clone(),
+                    preemptor.meta.name.clone(),
+                ),
+                why: self.why_leaves(id, for_job, grade).into(),
+            });
         }
     }
 
-    pub(super) fn alone(&mut self, tracked: &Tracked) {
-        let (pod, Some((_, class))) = (&tracked.pod, &tracked.waiting) else {
-            return;
+    fn why_leaves(&self, id: PodId, for_job: JobId, grade: Option<Grade>) -> String {
+        let queue_of = |job: Option<JobId>| {
+            let queue = job.and_then(|j| self.world.job(j)).map(|j| j.queue);
+            self.world.tree.node(queue.unwrap_or_default()).name.clone()
         };
-        if let Some(reason) = &tracked.problem {
-            self.wait(pod, reason);
-            return;
-        }
-        if self.was_refused(pod) {
-            return;
-        }
-        let spot = match pod.meta.controller() {
-            Some(owner) if self.state.is_spread(*class) => self.apart(&owner.uid, *class),
-            _ => self.scratch.place(*class),
+        let pod = self.world.pod(id);
+        let (mine, theirs) = (queue_of(Some(for_job)), queue_of(pod.map(|p| p.job)));
+        let right = match grade {
+            None => "it runs again elsewhere at once".to_owned(),
+            Some(Grade::Guarantee) => {
+                format!("queue {mine} is below its guarantee, queue {theirs} above its own")
+            }
+            Some(Grade::Share) => {
+                format!("queue {mine} is below its share, queue {theirs} above its own")
+            }
+            Some(Grade::Priority) => format!("it has the lower priority in queue {theirs}"),
+            Some(Grade::Borrowed) => {
+                format!("it has a lower priority and queue {theirs} is above its guarantee")
+            }
+            Some(Grade::Straddles) => format!(
+                "queue {mine} is below its guarantee and nothing smaller of queue {theirs} serves"
+            ),
         };
-        match spot {
-            Some(spot) => {
-                let action = self.place(pod, spot);
-                self.plan.groups.push(vec![action]);
-            }
-            None => {
-                let reason = self.scratch.reason(*class);
-                self.wait(pod, &reason);
-            }
+        let secs = pod.map_or(0, |p| p.loss_secs);
+        let milli = to_milli_gpu(self.world.parts_anywhere(id));
+        let loss = secs.saturating_mul(milli) / 1_000;
+        format!("{right}; about {loss} GPU-seconds of work are lost")
+    }
+
+    /// These places are kept for a job.
+    pub(super) fn keep(&mut self, job: JobId, places: &[(PodId, Spot)]) {
+        let gang = self.world.job(job).and_then(|j| j.gang.clone());
+        let mut owner: Option<Str> = None;
+        let mut kept = Vec::with_capacity(places.len());
+        for (id, spot) in places {
+            let (Some(pod), Some(node)) = (self.pod(*id), self.node(*spot)) else {
+                continue;
+            };
+            owner.get_or_insert_with(|| owner_of(&pod, gang.as_ref()));
+            kept.push(HeldPlace {
+                pod: pod.meta.uid.clone(),
+                node,
+                device: spot.held.shared_device(),
+            });
+        }
+        if let Some(owner) = owner {
+            let places = kept;
+            self.plan.holds.push(Hold { owner, places });
         }
     }
 
-    /// Apart from the pods of the same owner, those placed in this round among them.
-    fn apart(&mut self, owner: &Uid, class: ClassId) -> Option<Spot> {
-        let known = self.state.siblings.get(owner);
-        let siblings = self
-            .siblings
-            .entry(owner.clone())
-            .or_insert_with(|| known.cloned().unwrap_or_default());
-        let (spot, row) = if siblings.is_empty() {
-            let spot = self.scratch.place(class)?;
-            let row = self.state.rows.id(&spot.node)?;
-            (spot, row)
-        } else {
-            self.scratch.place_apart(class, siblings)?
-        };
-        *siblings.entry(row).or_default() += 1;
-        Some(spot)
-    }
-
-    pub(super) fn place(&mut self, pod: &Pod, spot: Spot) -> Action {
-        self.placed += 1;
-        let (node, device) = (spot.node.clone(), spot.device);
-        self.tell(
-            pod,
-            DecisionKind::Placed {
-                node: spot.node,
-                why: spot.why,
+    pub(super) fn denied(&self, denied: &Denied) -> Reason {
+        let name = |queue| self.world.tree.node(queue).name.clone();
+        match *denied {
+            Denied::Limit {
+                queue,
+                used,
+                limit,
+                asks,
+            } => Reason::OverLimit {
+                queue: name(queue),
+                used_milli_gpu: to_milli_gpu(used),
+                limit_milli_gpu: to_milli_gpu(limit),
+                asks_milli_gpu: to_milli_gpu(asks),
             },
-        );
-        Action::Bind {
-            pod: pod.meta.uid.clone(),
-            namespace: pod.meta.namespace.clone(),
-            name: pod.meta.name.clone(),
-            node,
-            device,
+            Denied::Guarantee {
+                queue,
+                used,
+                guaranteed,
+                asks,
+            } => Reason::OverGuarantee {
+                queue: name(queue),
+                used_milli_gpu: to_milli_gpu(used),
+                guaranteed_milli_gpu: to_milli_gpu(guaranteed),
+                asks_milli_gpu: to_milli_gpu(asks),
+            },
+        }
+    }
+
+    /// A place is held for the pods of a job and becomes free.
+    pub(super) fn held(&self, pods: &[PodId]) -> Reason {
+        let spots = pods.iter().filter_map(|p| self.world.pod(*p)?.spot);
+        let nodes: BTreeSet<Str> = spots.filter_map(|s| self.node(s)).collect();
+        Reason::PlaceHeld {
+            nodes: nodes.into_iter().collect(),
         }
     }
 
@@ -158,7 +240,7 @@ impl<'a> Round<'a> {
         if let Some(last) = self.state.decision(&pod.meta.uid)
             && let DecisionKind::Waiting(before) = &last.kind
             && explain::same_but_counts(before, reason)
-            && !self.is_older(last, self.state.config.reason_refresh_secs)
+            && !is_older(last, self.now, self.state.config.reason_refresh_secs)
         {
             return;
         }
@@ -180,18 +262,5 @@ impl<'a> Round<'a> {
             kind,
             at: self.now,
         }));
-    }
-
-    pub(super) fn was_refused(&self, pod: &Pod) -> bool {
-        self.state.decision(&pod.meta.uid).is_some_and(|last| {
-            matches!(last.kind, DecisionKind::Waiting(Reason::Refused { .. }))
-                && !self.is_older(last, self.state.config.refused_backoff_secs)
-        })
-    }
-
-    fn is_older(&self, decision: &Decision, secs: i64) -> bool {
-        let age = self.now.duration_since(decision.at);
-        // A decision from the future is one of another clock: it does not hold anything back.
-        age >= SignedDuration::from_secs(secs) || age.is_negative()
     }
 }

@@ -341,7 +341,7 @@ fn place_verdict(constraints: &Constraints, node: &Node) -> Option<Verdict> {
 }
 
 /// A resource that is not asked for never stands in the way, even on an over-committed node.
-fn room_verdict(ask: &Ask, room: &Room) -> Option<Verdict> {
+pub(super) fn room_verdict(ask: &Ask, room: &Room) -> Option<Verdict> {
     let lacks = |wanted: i64, left: i128| wanted > 0 && i128::from(wanted) > left;
     let mut all = Lacks::default();
     all.add(room.pods < 1, 0);

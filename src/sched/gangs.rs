@@ -1,237 +1,396 @@
-//! Gangs in a round: how many pods have to have a place at once, and all or nothing.
+//! Starting pods in a round: where the pods of a job go at once, or why there is no place.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use jiff::{SignedDuration, Timestamp};
-
 use super::class::ClassId;
-use super::decide::Round;
-use super::fabric::{DomainId, Level};
-use super::gang::{self, GangKey};
-use super::gang_place::{Group, Home, Part, Rows as Placed};
-use super::scratch::Spot;
-use super::state::Tracked;
-use super::topology::{SUBGROUP, SUBGROUP_TOPOLOGY, TOPOLOGY, Wish};
-use super::{explain, explain_gang};
-use crate::model::{FilterCount, Kind, Phase, Pod, Reason};
+use super::decide::{Placed, Round};
+use super::explain_gang;
+use super::fabric::Level;
+use super::gang_place::{Group, Part, Rows};
+use super::scratch;
+use super::topology::{SUBGROUP, SUBGROUP_TOPOLOGY, Wish};
+use super::turn::{PodId, Spot, Unit};
+use super::view::RowId;
+use crate::model::{FilterCount, Reason, Str, Uid};
 
-/// How many pods of a gang have to have a place at once.
-pub(super) enum Need {
-    /// Each pod is for itself.
-    Alone,
-    /// So many.
-    Pods(u32),
-    /// Its Job is not known yet but may come any moment: the watches of two kinds are not in step.
-    NotYetKnown,
-}
+/// A pod that can be placed.
+type Member = (PodId, ClassId);
 
-/// How long after a pod's creation its Job may be missing before that is worth a word.
-const JOB_GRACE_SECS: i64 = 5;
-
-/// A pod of a gang that can be placed.
-type Member<'t> = (&'t Tracked, ClassId);
-
-impl<'a> Round<'a> {
-    pub(super) fn need(&self, key: &GangKey, pod: &Pod) -> Result<Need, Reason> {
-        let stated = gang::gang_min(pod.meta.annotation(gang::GANG_MIN))?;
-        let need = match key {
-            GangKey::Group { .. } => {
-                let mut need = 1;
-                for member in self.state.members(key) {
-                    let stated = gang::gang_min(member.pod.meta.annotation(gang::GANG_MIN))?;
-                    let group = member.pod.group.as_ref().and_then(|g| g.min_members);
-                    need = need.max(stated.or(group).unwrap_or(1));
-                }
-                need
-            }
-            GangKey::Job(uid) => {
-                if let Some(n) = stated {
-                    n
-                } else {
-                    let Some(job) = self.state.job(uid) else {
-                        let grace = SignedDuration::from_secs(JOB_GRACE_SECS);
-                        let created = pod.meta.created.unwrap_or(Timestamp::MIN);
-                        if self.now.duration_since(created) < grace {
-                            return Ok(Need::NotYetKnown);
-                        }
-                        let why = self.state.source_trouble(Kind::Job);
-                        let name = pod.meta.controller().map_or("", |o| &*o.name);
-                        return Err(Reason::Unsupported {
-                            what: format!(
-                                "Job {name} is not known, so neither is how many of its pods \
-                                 must start together{}",
-                                why.map_or_else(String::new, |w| format!(": {w}"))
-                            )
-                            .into(),
-                        });
-                    };
-                    match gang::gang_min(job.meta.annotation(gang::GANG_MIN))? {
-                        Some(n) => n,
-                        // What has succeeded is counted only where it matters.
-                        None if job.parallelism <= 1 => 1,
-                        None => gang::job_size(job, self.succeeded(key)),
-                    }
-                }
-            }
-        };
-        Ok(if need > 1 {
-            Need::Pods(need)
-        } else {
-            Need::Alone
-        })
-    }
-
-    fn succeeded(&self, key: &GangKey) -> u32 {
-        let done = self
-            .state
-            .members(key)
-            .filter(|t| t.pod.phase == Phase::Succeeded)
-            .count();
-        u32::try_from(done).unwrap_or(u32::MAX)
-    }
-
-    /// All or nothing: the gang's pods with a place and those placed now reach `need`, or none is
-    /// placed.
-    pub(super) fn gang(&mut self, key: &GangKey, need: u32) {
-        let state = self.state;
-        let with_place = state
-            .members(key)
-            .filter(|t| state.has_place(&t.pod))
-            .count();
-        let with_place = u32::try_from(with_place).unwrap_or(u32::MAX);
-        let mut waiting: Vec<(&Tracked, ClassId)> = state
-            .members(key)
-            .filter_map(|t| t.waiting.as_ref().map(|(_, class)| (t, *class)))
+impl Round<'_> {
+    /// Finds places that are free now for a unit; the scratch copy holds them.
+    pub(super) fn place_now(&mut self, unit: &Unit, pool: usize) -> Result<Vec<Placed>, Reason> {
+        let able: Vec<Member> = unit
+            .pods
+            .iter()
+            .filter_map(|id| {
+                let shape = self.world.shape_of(*id);
+                let class = self.world.shapes.get(shape.0)?.waiting?;
+                Some((*id, class))
+            })
             .collect();
-        waiting.sort_by(|(a, _), (b, _)| {
-            let order = |t: &'a Tracked| t.waiting.as_ref().map(|(key, _)| key);
-            order(a).cmp(&order(b))
-        });
-        let mut able = Vec::with_capacity(waiting.len());
-        let mut held = None;
-        for (tracked, class) in waiting {
-            match &tracked.problem {
-                // A gated pod does not take part yet; another problem stops the gang only when
-                // the others are too few without it.
-                Some(reason) => {
-                    if !matches!(reason, Reason::Gated { .. }) {
-                        held.get_or_insert(reason);
-                    }
-                    self.wait(&tracked.pod, reason);
-                }
-                None => able.push((tracked, class)),
-            }
+        let gang = self.world.job(unit.job).is_some_and(|j| j.gang.is_some());
+        if unit.surplus || !gang {
+            return self.one(unit, &able, pool);
         }
-        if with_place >= need {
-            for (tracked, class) in able {
-                self.beside(key, tracked, class);
-            }
-            return;
-        }
-        if able.iter().any(|(t, _)| self.was_refused(&t.pod)) {
-            return;
-        }
-        let have = with_place.saturating_add(u32::try_from(able.len()).unwrap_or(u32::MAX));
-        if have < need {
-            let reason = match held {
-                Some(held) => Reason::GangDoesNotFit {
-                    fits: have,
-                    need,
-                    filters: explain::as_filters(state, held),
-                },
-                None => Reason::GangIncomplete { have, need },
-            };
-            for (tracked, _) in able {
-                self.wait(&tracked.pod, &reason);
-            }
-            return;
-        }
-        self.gang_of(key, &able, with_place, need);
+        self.all(unit, &able, pool)
     }
 
-    fn gang_of(&mut self, key: &GangKey, able: &[Member<'_>], with_place: u32, need: u32) {
-        let missing = usize::try_from(need - with_place).unwrap_or(usize::MAX);
-        let (wish, sets) = match self.wish(key).and_then(|w| Ok((w, self.sets(able)?))) {
-            Ok(both) => both,
-            Err(reason) => {
-                for (tracked, _) in able {
-                    self.wait(&tracked.pod, &reason);
-                }
-                return;
-            }
+    /// Where it costs least among the rows of the pool that it keeps no reserved place from.
+    fn place_one(&mut self, pod: PodId, class: ClassId, pool: usize) -> Option<scratch::Spot> {
+        match self.clear_rows(pod, pool) {
+            None => match self.pod(pod)?.meta.controller() {
+                Some(owner) if self.state.is_spread(class) => self.apart(&owner.uid, class),
+                _ => self.scratch.place(class),
+            },
+            Some(clear) => self
+                .scratch
+                .place_among(class, |row| clear.get(row.0).copied().unwrap_or(false)),
+        }
+    }
+
+    /// Apart from the pods of the same owner, those placed in this round among them.
+    fn apart(&mut self, owner: &Uid, class: ClassId) -> Option<scratch::Spot> {
+        let known = self.state.siblings.get(owner);
+        let siblings = self
+            .siblings
+            .entry(owner.clone())
+            .or_insert_with(|| known.cloned().unwrap_or_default());
+        let (spot, row) = if siblings.is_empty() {
+            let mark = self.scratch.mark();
+            let spot = self.scratch.place(class)?;
+            let (row, _) = self.scratch.tried_since(mark).first().copied()?;
+            (spot, row)
+        } else {
+            self.scratch.place_apart(class, siblings)?
         };
-        let within = wish.required.and_then(|level| self.home_of(key, level));
+        *siblings.entry(row).or_default() += 1;
+        Some(spot)
+    }
+
+    fn wish_of(&self, unit: &Unit) -> Wish {
+        self.world.job(unit.job).map_or(Wish::default(), |j| j.wish)
+    }
+
+    /// Where the job's other pods are.
+    fn anchor(&self, unit: &Unit) -> Option<RowId> {
+        let pods = &self.world.job(unit.job)?.pods;
+        let spot = pods.iter().find_map(|p| self.world.pod(*p)?.spot)?;
+        Some(spot.row)
+    }
+
+    /// One pod: by itself, or beside the others of its gang.
+    fn one(&mut self, unit: &Unit, able: &[Member], pool: usize) -> Result<Vec<Placed>, Reason> {
+        let Some((pod, class)) = able.first().copied() else {
+            return Err(Reason::NoNodeFits {
+                nodes: 0,
+                filters: Box::default(),
+            });
+        };
+        let wish = self.wish_of(unit);
+        let mark = self.scratch.mark();
+        let anchor = self.anchor(unit);
+        let levels = self.levels_around(wish);
+        if let Some(anchor) = anchor {
+            for level in levels {
+                if self.beside(class, anchor, level, pool) {
+                    let placed = self.dealt(&[(pod, class)], mark, None);
+                    if self.keep_clear(placed.iter().map(|(pod, spot, _)| (*pod, spot))) {
+                        return Ok(placed);
+                    }
+                    self.scratch.undo(mark);
+                }
+            }
+            if wish.required.is_some() {
+                return Err(self.no_room_beside(class, anchor, wish));
+            }
+        }
+        if let Some(level) = wish.required {
+            return self.all_at(unit, able, pool, level);
+        }
+        let spot = self.place_one(pod, class, pool);
+        match spot {
+            Some(spot) => Ok(self.dealt(&[(pod, class)], mark, Some(spot.why))),
+            None => Err(self.scratch.reason(class)),
+        }
+    }
+
+    /// Levels at which a further pod would like to be beside the others, the closest first.
+    fn levels_around(&self, wish: Wish) -> Vec<Level> {
+        let Some(closest) = [wish.preferred, wish.required].into_iter().flatten().min() else {
+            return Vec::new();
+        };
+        let widest = wish.required.unwrap_or(Level::CLUSTER);
+        let mut levels = vec![Level::NODE];
+        levels.extend(self.world.fabric().levels().iter().map(|(l, _)| *l));
+        levels.retain(|l| *l >= closest && *l <= widest && *l != Level::CLUSTER);
+        levels
+    }
+
+    fn beside(&mut self, class: ClassId, anchor: RowId, level: Level, pool: usize) -> bool {
+        let world = &self.world;
+        if level == Level::NODE {
+            return self
+                .scratch
+                .place_among(class, |row| row == anchor)
+                .is_some();
+        }
+        let Some(domain) = world.domain(anchor, level) else {
+            return false;
+        };
+        self.scratch
+            .place_among(class, |row| {
+                world.domain(row, level) == Some(domain) && world.is_in(row, pool)
+            })
+            .is_some()
+    }
+
+    fn no_room_beside(&mut self, class: ClassId, anchor: RowId, wish: Wish) -> Reason {
+        let within = wish
+            .required
+            .and_then(|level| self.world.domain(anchor, level));
+        let mut reason = self.scratch.reason(class);
+        if let Reason::NoNodeFits { nodes, filters } = &mut reason {
+            let refused: u32 = filters.iter().map(|f| f.nodes).sum();
+            let outside = nodes.saturating_sub(refused);
+            let mut all = std::mem::take(filters).into_vec();
+            if outside > 0 {
+                all.push(explain_gang::outside(&self.scratch, within, outside));
+            }
+            *filters = all.into();
+        }
+        reason
+    }
+
+    /// The pods that a job needs, together.
+    fn all(&mut self, unit: &Unit, able: &[Member], pool: usize) -> Result<Vec<Placed>, Reason> {
+        let wish = self.wish_of(unit);
+        let sets = self.sets(able)?;
+        let within = match (wish.required, self.anchor(unit)) {
+            (Some(level), Some(anchor)) => {
+                if level == Level::NODE {
+                    return self.all_beside(unit, able, anchor);
+                }
+                self.world.domain(anchor, level)
+            }
+            _ => None,
+        };
         let groups: Vec<Group> = sets.iter().map(|(group, _)| group.clone()).collect();
         let mark = self.scratch.mark();
         if let Some((home, rows)) = self.scratch.place_gang(&groups, wish, within) {
-            let members = sets.iter().map(|(_, members)| &**members);
-            let spots = self.spots(able, members, &rows, mark, home, wish);
-            self.settle_gang(able, spots, missing);
-            return;
+            let why = explain_gang::why_together(&self.scratch, &rows, home, wish);
+            let dealt = self.deal(able, &sets, &rows, mark, &why);
+            if self.all_in(&dealt, pool) {
+                return Ok(self.trim(dealt, able, unit.need, mark));
+            }
+            self.scratch.undo(mark);
         }
-        let Some(level) = wish.required else {
-            self.gang_anywhere(able, with_place, need);
-            return;
-        };
-        let parts: Vec<Part> = groups.into_iter().flat_map(|g| g.parts).collect();
-        let least = u32::try_from(missing).unwrap_or(u32::MAX);
-        if missing < able.len()
-            && let Some((home, rows)) = self.scratch.place_most(&parts, level, within, least)
-        {
-            let all: Vec<usize> = (0..able.len()).collect();
-            let members = std::iter::once(&*all);
-            let spots = self.spots(able, members, &rows, mark, home, wish);
-            self.settle_gang(able, spots, missing);
-            return;
-        }
-        let nearest = self.scratch.nearest(&parts, level);
-        let reason = Reason::GangDoesNotFit {
-            fits: with_place.saturating_add(nearest.fits),
-            need,
-            filters: [explain_gang::too_small(&self.scratch, level, nearest)].into(),
-        };
-        for (tracked, _) in able {
-            self.wait(&tracked.pod, &reason);
+        match wish.required {
+            None => self.anywhere(unit, able, pool),
+            Some(level) => self.all_at(unit, able, pool, level),
         }
     }
 
-    /// How close together the gang has to be, by its pods or their Job.
-    fn wish(&self, key: &GangKey) -> Result<Wish, Reason> {
-        let own = self.state.rows.levels();
-        let mut found = Wish::default();
-        for member in self.state.members(key) {
-            let wish = Wish::of_meta(&member.pod.meta, TOPOLOGY, own)?;
-            if wish == found || wish == Wish::default() {
+    fn all_in(&self, placed: &[Option<Placed>], pool: usize) -> bool {
+        let places = || placed.iter().flatten();
+        places().all(|(_, spot, _)| self.world.is_in(spot.row, pool))
+            && self.keep_clear(places().map(|(pod, spot, _)| (*pod, spot)))
+    }
+
+    /// As many as can be in one domain of the level that is required, at least as many as the job
+    /// needs.
+    fn all_at(
+        &mut self,
+        unit: &Unit,
+        able: &[Member],
+        pool: usize,
+        level: Level,
+    ) -> Result<Vec<Placed>, Reason> {
+        let sets = self.sets(able)?;
+        let parts: Vec<Part> = sets
+            .iter()
+            .flat_map(|(group, _)| group.parts.iter().copied())
+            .collect();
+        let within = self
+            .anchor(unit)
+            .and_then(|anchor| self.world.domain(anchor, level));
+        let least = u32::try_from(unit.need).unwrap_or(u32::MAX);
+        let mark = self.scratch.mark();
+        if unit.need < able.len() || level == Level::NODE {
+            let found = if level == Level::NODE {
+                self.most_on_node(able, unit.need, pool)
+            } else {
+                self.scratch
+                    .place_most(&parts, level, within, least)
+                    .map(|(home, rows)| {
+                        let wish = self.wish_of(unit);
+                        let why = explain_gang::why_together(&self.scratch, &rows, home, wish);
+                        (rows, why)
+                    })
+            };
+            if let Some((rows, why)) = found {
+                let members: Vec<usize> = (0..able.len()).collect();
+                let all = [(
+                    Group {
+                        parts: parts.clone(),
+                        wish: Wish::default(),
+                    },
+                    members,
+                )];
+                let dealt = self.deal(able, &all, &rows, mark, &why);
+                if self.all_in(&dealt, pool) {
+                    return Ok(self.trim(dealt, able, unit.need, mark));
+                }
+                self.scratch.undo(mark);
+            }
+        }
+        // A pod that no node takes at all waits for that, not for the level.
+        let alone = parts.iter().find(|part| {
+            let view = self.scratch.view(part.class);
+            view.is_none_or(|v| v.fits() == 0)
+        });
+        if let Some(part) = alone.copied() {
+            return Err(self.scratch.reason(part.class));
+        }
+        let nearest = self.scratch.nearest(&parts, level);
+        let placed = self.world.job(unit.job).map_or(0, |j| j.placed);
+        Err(Reason::GangDoesNotFit {
+            fits: placed.saturating_add(nearest.fits),
+            need: placed.saturating_add(least),
+            filters: [explain_gang::too_small(&self.scratch, level, nearest)].into(),
+        })
+    }
+
+    /// Some node that takes as many of the pods as the job needs.
+    fn most_on_node(&mut self, able: &[Member], need: usize, pool: usize) -> Option<(Rows, Str)> {
+        for row in self.world.rows() {
+            if !self.world.is_in(row, pool) {
                 continue;
             }
-            if found != Wish::default() {
-                return Err(Reason::Unsupported {
-                    what: format!("pods of one gang state different annotations {TOPOLOGY}").into(),
-                });
+            let mark = self.scratch.mark();
+            let mut rows = Rows::new();
+            for (_, class) in able {
+                if rows.len() < need && self.scratch.place_among(*class, |r| r == row).is_some() {
+                    rows.push((*class, row));
+                }
             }
-            found = wish;
+            if rows.len() >= need {
+                return Some((rows, "the node takes all that it needs".into()));
+            }
+            self.scratch.undo(mark);
         }
-        if found == Wish::default()
-            && let GangKey::Job(uid) = key
-            && let Some(job) = self.state.job(uid)
-        {
-            return Wish::of_meta(&job.meta, TOPOLOGY, own);
+        None
+    }
+
+    fn all_beside(
+        &mut self,
+        unit: &Unit,
+        able: &[Member],
+        anchor: RowId,
+    ) -> Result<Vec<Placed>, Reason> {
+        let mark = self.scratch.mark();
+        let mut members = Vec::new();
+        for (pod, class) in able {
+            if members.len() < unit.need
+                && self.scratch.place_among(*class, |r| r == anchor).is_some()
+            {
+                members.push((*pod, *class));
+            }
         }
-        Ok(found)
+        if members.len() >= unit.need {
+            return Ok(self.dealt(&members, mark, None));
+        }
+        self.scratch.undo(mark);
+        let class = able.first().map(|(_, class)| *class);
+        Err(class.map_or(
+            Reason::NoNodeFits {
+                nodes: 0,
+                filters: Box::default(),
+            },
+            |class| self.scratch.reason(class),
+        ))
+    }
+
+    /// What was placed since the mark, one place for each of these members.
+    fn dealt(&self, members: &[Member], mark: usize, why: Option<Str>) -> Vec<Placed> {
+        let why = why.unwrap_or_else(|| "beside the rest of its gang".into());
+        let tried = self.scratch.tried_since(mark);
+        members
+            .iter()
+            .zip(tried)
+            .map(|((pod, _), (row, held))| (*pod, Spot { row, held }, why.clone()))
+            .collect()
+    }
+
+    /// Deals what was placed since the mark to the members, in their order.
+    fn deal(
+        &self,
+        able: &[Member],
+        sets: &[(Group, Vec<usize>)],
+        rows: &Rows,
+        mark: usize,
+        why: &Str,
+    ) -> Vec<Option<Placed>> {
+        let tried = self.scratch.tried_since(mark);
+        let mut spots: Vec<Option<Placed>> = able.iter().map(|_| None).collect();
+        let mut open = rows.iter().zip(tried).peekable();
+        for (_, members) in sets {
+            let mut waiting: BTreeMap<ClassId, VecDeque<usize>> = BTreeMap::new();
+            for at in members {
+                if let Some((_, class)) = able.get(*at) {
+                    waiting.entry(*class).or_default().push_back(*at);
+                }
+            }
+            // A set's rows end where none of its members waits for the class.
+            while let Some(((class, _), _)) = open.peek()
+                && let Some(at) = waiting.get_mut(class).and_then(VecDeque::pop_front)
+                && let Some((_, (row, held))) = open.next()
+            {
+                if let (Some(slot), Some((pod, _))) = (spots.get_mut(at), able.get(at)) {
+                    *slot = Some((*pod, Spot { row, held }, why.clone()));
+                }
+            }
+        }
+        spots
+    }
+
+    /// Keeps the first `need` of what was placed since the mark.
+    fn trim(
+        &mut self,
+        placed: Vec<Option<Placed>>,
+        able: &[Member],
+        need: usize,
+        mark: usize,
+    ) -> Vec<Placed> {
+        let all = placed.iter().flatten().count();
+        let kept: Vec<(Placed, ClassId)> = placed
+            .into_iter()
+            .zip(able)
+            .filter_map(|(placed, (_, class))| Some((placed?, *class)))
+            .take(need)
+            .collect();
+        if kept.len() < all {
+            self.scratch.undo(mark);
+            for ((_, spot, _), class) in &kept {
+                if let Some(class) = self.state.classes.get(*class) {
+                    self.scratch.take_here(class, spot.row, spot.held);
+                }
+            }
+        }
+        kept.into_iter().map(|(placed, _)| placed).collect()
     }
 
     /// The members by sub-group, the largest first, each with its pods by class.
-    fn sets(&self, able: &[Member<'_>]) -> Result<Vec<(Group, Vec<usize>)>, Reason> {
+    fn sets(&self, able: &[Member]) -> Result<Vec<(Group, Vec<usize>)>, Reason> {
         let own = self.state.rows.levels();
-        let mut sets: BTreeMap<&str, (Wish, Vec<usize>)> = BTreeMap::new();
-        for (at, (tracked, _)) in able.iter().enumerate() {
-            let meta = &tracked.pod.meta;
-            let name = meta.annotation(SUBGROUP).unwrap_or("");
+        let mut sets: BTreeMap<Str, (Wish, Vec<usize>)> = BTreeMap::new();
+        for (at, (pod, _)) in able.iter().enumerate() {
+            let Some(pod) = self.pod(*pod) else { continue };
+            let name = pod.meta.annotation(SUBGROUP).unwrap_or("");
             let wish = match name {
                 "" => Wish::default(),
-                _ => Wish::of_meta(meta, SUBGROUP_TOPOLOGY, own)?,
+                _ => Wish::of_meta(&pod.meta, SUBGROUP_TOPOLOGY, own)?,
             };
-            let set = sets.entry(name).or_insert((wish, Vec::new()));
+            let set = sets.entry(name.into()).or_insert((wish, Vec::new()));
             set.1.push(at);
         }
         let mut sets: Vec<(Group, Vec<usize>)> = sets
@@ -264,135 +423,48 @@ impl<'a> Round<'a> {
         Ok(sets)
     }
 
-    /// The domain of a level in which most of the gang's pods are already.
-    fn home_of(&self, key: &GangKey, level: Level) -> Option<DomainId> {
-        let (fabric, _) = self.state.rows.fabric();
-        let mut homes: BTreeMap<DomainId, usize> = BTreeMap::new();
-        for member in self.state.members(key) {
-            if self.state.has_place(&member.pod)
-                && let Some(node) = &member.place
-                && let Some(row) = self.state.rows.id(node)
-                && let Some(domain) = fabric.at(row, level)
-            {
-                *homes.entry(domain).or_default() += 1;
-            }
-        }
-        let most = homes
-            .into_iter()
-            .max_by_key(|(id, n)| (*n, std::cmp::Reverse(*id)));
-        most.map(|(id, _)| id)
-    }
-
-    /// Deals what was placed since the mark to the members, in their order.
-    fn spots<'m>(
-        &self,
-        able: &[Member<'_>],
-        sets: impl Iterator<Item = &'m [usize]>,
-        rows: &Placed,
-        mark: usize,
-        home: Home,
-        wish: Wish,
-    ) -> Vec<Option<Spot>> {
-        let placed = self.scratch.since(mark);
-        let why = explain_gang::why_together(&self.scratch, rows, home, wish);
-        let mut spots: Vec<Option<Spot>> = able.iter().map(|_| None).collect();
-        let mut open = rows.iter().zip(placed).peekable();
-        for members in sets {
-            let mut waiting: BTreeMap<ClassId, VecDeque<usize>> = BTreeMap::new();
-            for at in members {
-                if let Some((_, class)) = able.get(*at) {
-                    waiting.entry(*class).or_default().push_back(*at);
-                }
-            }
-            // A set's rows end where none of its members waits for the class.
-            while let Some(((class, _), _)) = open.peek()
-                && let Some(at) = waiting.get_mut(class).and_then(VecDeque::pop_front)
-                && let Some((_, (node, device))) = open.next()
-            {
-                if let Some(spot) = spots.get_mut(at) {
-                    *spot = Some(Spot {
-                        node,
-                        device,
-                        why: why.clone(),
-                    });
-                }
-            }
-        }
-        spots
-    }
-
-    /// One more pod for a gang that has what it needs: beside the others where that is required.
-    fn beside(&mut self, key: &GangKey, tracked: &Tracked, class: ClassId) {
-        let wish = match self.wish(key) {
-            Ok(wish) => wish,
-            Err(reason) => {
-                self.wait(&tracked.pod, &reason);
-                return;
-            }
-        };
-        let within = wish.required.and_then(|level| self.home_of(key, level));
-        if within.is_none() || self.was_refused(&tracked.pod) {
-            self.alone(tracked);
-            return;
-        }
-        let part = Part { class, pods: 1 };
-        let group = Group {
-            parts: vec![part],
-            wish: Wish::default(),
-        };
-        let mark = self.scratch.mark();
-        let found = self.scratch.place_gang(&[group], wish, within);
-        let able = [(tracked, class)];
-        if let Some((home, rows)) = found {
-            let members = std::iter::once(&[0_usize][..]);
-            let spots = self.spots(&able, members, &rows, mark, home, wish);
-            self.settle_gang(&able, spots, 1);
-            return;
-        }
-        let mut reason = self.scratch.reason(class);
-        if let Reason::NoNodeFits { nodes, filters } = &mut reason {
-            let refused: u32 = filters.iter().map(|f| f.nodes).sum();
-            let outside = nodes.saturating_sub(refused);
-            let mut all = std::mem::take(filters).into_vec();
-            if outside > 0 {
-                all.push(explain_gang::outside(&self.scratch, within, outside));
-            }
-            *filters = all.into();
-        }
-        self.wait(&tracked.pod, &reason);
-    }
-
     /// Each pod where it costs least, in both orders; else nothing.
-    fn gang_anywhere(&mut self, able: &[Member<'_>], with_place: u32, need: u32) {
-        let missing = usize::try_from(need - with_place).unwrap_or(usize::MAX);
+    fn anywhere(
+        &mut self,
+        unit: &Unit,
+        able: &[Member],
+        pool: usize,
+    ) -> Result<Vec<Placed>, Reason> {
         let mark = self.scratch.mark();
         let mut best: (usize, Box<[FilterCount]>) = (0, Box::default());
         for order in self.orders(able) {
-            let (spots, stopped) = self.try_all(&order);
-            let placed = spots.iter().flatten().count();
-            if placed >= missing {
-                self.settle_gang(&order, spots, missing);
-                return;
+            let (spots, stopped) = self.try_each(&order, unit.need, pool);
+            if spots.len() >= unit.need {
+                return Ok(spots);
             }
             let filters = stopped.map_or_else(Box::default, |class| self.scratch.filters(class));
             // The reason is asked for while the others hold their places.
-            if best.1.is_empty() || placed > best.0 {
-                best = (placed, filters);
+            if best.1.is_empty() || spots.len() > best.0 {
+                best = (spots.len(), filters);
             }
             self.scratch.undo(mark);
         }
-        let reason = Reason::GangDoesNotFit {
-            fits: with_place.saturating_add(u32::try_from(best.0).unwrap_or(u32::MAX)),
-            need,
-            filters: best.1,
-        };
-        for (tracked, _) in able {
-            self.wait(&tracked.pod, &reason);
+        let placed = self.world.job(unit.job).map_or(0, |j| j.placed);
+        let min = self.world.job(unit.job).map_or(1, |j| j.min);
+        if min <= 1 {
+            let class = able.first().map(|(_, class)| *class);
+            return Err(class.map_or(
+                Reason::NoNodeFits {
+                    nodes: 0,
+                    filters: Box::default(),
+                },
+                |class| self.scratch.reason(class),
+            ));
         }
+        Err(Reason::GangDoesNotFit {
+            fits: placed.saturating_add(u32::try_from(best.0).unwrap_or(u32::MAX)),
+            need: min,
+            filters: best.1,
+        })
     }
 
-    /// The members in queue order and, when they differ, the largest first.
-    fn orders<'t>(&self, able: &[(&'t Tracked, ClassId)]) -> Vec<Vec<(&'t Tracked, ClassId)>> {
+    /// The members in their order and, when they differ, the largest first.
+    fn orders(&self, able: &[Member]) -> Vec<Vec<Member>> {
         let mut orders = vec![able.to_vec()];
         if able.windows(2).any(|w| matches!(w, [a, b] if a.1 != b.1)) {
             let mut largest_first = able.to_vec();
@@ -402,48 +474,27 @@ impl<'a> Round<'a> {
         orders
     }
 
-    /// Tries each member; tells the spots and the class of the first that found none.
-    fn try_all(&mut self, order: &[(&Tracked, ClassId)]) -> (Vec<Option<Spot>>, Option<ClassId>) {
-        let mut stopped = None;
-        let spots = order
-            .iter()
-            .map(|(_, class)| {
-                let spot = self.scratch.place(*class);
-                if spot.is_none() {
-                    stopped.get_or_insert(*class);
-                }
-                spot
-            })
-            .collect();
-        (spots, stopped)
-    }
-
-    /// The pods that the gang needs are one group; those beyond are for themselves.
-    fn settle_gang(
+    /// Tries each member until enough have a place; tells the class of the first that found none.
+    fn try_each(
         &mut self,
-        order: &[(&Tracked, ClassId)],
-        spots: Vec<Option<Spot>>,
-        missing: usize,
-    ) {
-        let mut group = Vec::with_capacity(missing);
-        let mut beyond = Vec::new();
-        for ((tracked, class), spot) in order.iter().zip(spots) {
-            match spot {
-                Some(spot) => {
-                    let action = self.place(&tracked.pod, spot);
-                    if group.len() < missing {
-                        group.push(action);
-                    } else {
-                        beyond.push(vec![action]);
-                    }
-                }
+        order: &[Member],
+        need: usize,
+        pool: usize,
+    ) -> (Vec<Placed>, Option<ClassId>) {
+        let mut stopped = None;
+        let mut placed = Vec::new();
+        for (pod, class) in order {
+            if placed.len() >= need {
+                break;
+            }
+            let mark = self.scratch.mark();
+            match self.place_one(*pod, *class, pool) {
+                Some(spot) => placed.extend(self.dealt(&[(*pod, *class)], mark, Some(spot.why))),
                 None => {
-                    let reason = self.scratch.reason(*class);
-                    self.wait(&tracked.pod, &reason);
+                    stopped.get_or_insert(*class);
                 }
             }
         }
-        self.plan.groups.push(group);
-        self.plan.groups.append(&mut beyond);
+        (placed, stopped)
     }
 }

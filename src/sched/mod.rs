@@ -9,18 +9,22 @@
 //! again at once while [`crate::plan::Plan::more`] is set.
 
 mod amounts;
+mod backfill;
 mod class;
 mod config;
 mod copies;
 mod decide;
 mod explain;
 mod explain_gang;
+mod explain_job;
 mod fabric;
 mod filters;
 mod gang;
 mod gang_place;
 mod gangs;
 mod gpus;
+mod holds;
+mod jobs;
 mod memo;
 pub mod mig;
 mod moves;
@@ -29,6 +33,8 @@ pub mod odds;
 mod overlay;
 pub mod place;
 mod problem;
+mod queue;
+mod reclaim;
 mod rows;
 mod score;
 mod scratch;
@@ -43,13 +49,16 @@ mod tests;
 mod topology;
 mod track;
 mod traffic;
+mod turn;
 mod uid_map;
 mod view;
 
 pub use config::{SchedConfig, TypeProfile};
 pub use decide::decide;
+pub use explain_job::{Change, Explanation, NearMiss, explain};
 pub use moves::{
     Move, MoveBudget, MoveLimits, MoveProposal, RecutLimits, RecutProposal, propose_moves,
     propose_recuts,
 };
+pub use queue::Ageing;
 pub use state::State;

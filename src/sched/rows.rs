@@ -365,6 +365,11 @@ impl Rows {
         self.holders.get(id.0)?.get(uid).copied()
     }
 
+    /// Memory of one device of a node.
+    pub(super) fn memory_mib(&self, name: &str) -> Option<u32> {
+        self.rows.get(self.id(name)?.0)?.gpus.memory_mib
+    }
+
     /// Nodes that exist.
     pub(super) fn node_count(&self) -> u32 {
         u32::try_from(self.cpu_order.len() + self.gpu_order.len()).unwrap_or(u32::MAX)

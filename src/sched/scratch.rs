@@ -60,9 +60,6 @@ impl Local {
 
 /// Where a pod was placed.
 pub(super) struct Spot {
-    pub(super) node: Str,
-    /// The device that a share goes to.
-    pub(super) device: Option<u8>,
     pub(super) why: Str,
 }
 
@@ -101,6 +98,50 @@ impl<'a> Scratch<'a> {
         local.look_again(news, state, rules, &self.slots);
         local.seen = self.tried.len();
         Some(local)
+    }
+
+    /// What a row has left now.
+    pub(super) fn slot(&self, row: RowId) -> Option<&super::slot::Slot> {
+        self.slots.get(row)
+    }
+
+    /// No more than this is left of a row. It cannot be undone.
+    pub(super) fn cap(&mut self, row: RowId, most: &super::slot::Slot) {
+        let Some(slot) = self.slots.get_mut(row) else {
+            return;
+        };
+        slot.cap(most);
+        slot.worth = self.rules.pricing.worth(&slot.gpu);
+        self.tried.push(Tried {
+            row,
+            class: Arc::new(Class::default()),
+            held: Held::default(),
+        });
+    }
+
+    /// Takes exactly this of a row.
+    pub(super) fn take_here(&mut self, class: &Arc<Class>, row: RowId, held: Held) {
+        self.hold(class.clone(), row, held);
+    }
+
+    /// The rows and devices that were tried since a mark.
+    pub(super) fn tried_since(&self, mark: usize) -> Vec<(RowId, Held)> {
+        let tries = self.tried.get(mark..).unwrap_or_default();
+        tries.iter().map(|t| (t.row, t.held)).collect()
+    }
+
+    /// Places one pod of the class on the cheapest row among some.
+    pub(super) fn place_among(
+        &mut self,
+        id: ClassId,
+        among: impl Fn(RowId) -> bool,
+    ) -> Option<Spot> {
+        let ranks = self.rules.ranks;
+        let local = self.refresh(id)?;
+        let row = local.view.best_among(ranks, among)?;
+        let class = local.class.clone();
+        let fits = local.view.fits();
+        self.put(&class, row, Alternative { fits, other: None })
     }
 
     /// Places one pod of the class where it costs least; `None` when it fits nowhere.
@@ -149,8 +190,6 @@ impl<'a> Scratch<'a> {
             Some((known, slot, held))
         });
         let spot = Spot {
-            node: known.name.clone(),
-            device: held.shared_device(),
             why: explain::why_here(self.rules, class, alternative.fits, here, there),
         };
         self.hold(class.clone(), row, held)?;
@@ -175,18 +214,6 @@ impl<'a> Scratch<'a> {
         let slot = self.slots.get(row)?;
         let held = score::score(self.rules, &class, known, slot).held;
         self.hold(class, row, held)
-    }
-
-    /// What was tried since a mark: node and the device of a share.
-    pub(super) fn since(&self, mark: usize) -> Vec<(Str, Option<u8>)> {
-        let tries = self.tried.get(mark..).unwrap_or_default();
-        tries
-            .iter()
-            .filter_map(|t| {
-                let name = self.state.rows.rows.get(t.row.0)?.name.clone();
-                Some((name, t.held.shared_device()))
-            })
-            .collect()
     }
 
     /// What all classes are judged by.

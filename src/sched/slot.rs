@@ -77,6 +77,31 @@ impl Slot {
         self.slices &= !held.slices;
     }
 
+    /// There is room for this beside devices.
+    pub(super) fn takes(&self, ask: &Ask) -> bool {
+        !self.room.has_port_conflict(&ask.ports)
+            && super::filters::room_verdict(ask, &self.room).is_none()
+    }
+
+    /// No more than this of anything is left.
+    pub(super) fn cap(&mut self, most: &Slot) {
+        self.room.cap(&most.room);
+        let over: Vec<(usize, u16)> = self
+            .gpu
+            .free()
+            .iter()
+            .zip(most.gpu.free())
+            .map(|(here, there)| here.saturating_sub(*there))
+            .enumerate()
+            .filter(|(_, over)| *over > 0)
+            .collect();
+        for (device, over) in over {
+            self.gpu.shift(1 << device, over, 1);
+        }
+        self.slices &= most.slices;
+        self.note_cpu();
+    }
+
     /// Keeps the CPU beside the devices in step with the sums.
     pub(super) fn note_cpu(&mut self) {
         self.gpu.cpu_milli = super::amounts::narrow(self.room.cpu_milli);

@@ -6,17 +6,23 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::amounts::Ask;
-use super::class::{ClassId, Classes};
+use super::class::{Class, ClassId, Classes};
 use super::config::SchedConfig;
 use super::gang::GangKey;
+use super::holds::{Held, Holds};
 use super::memo::Memo;
+use super::queue::{PastUse, Tree, to_milli_gpu};
 use super::rows::Rows;
 use super::uid_map::UidMap;
 use super::view::{RowId, Rules};
 use crate::model::{
-    Change, Decision, Delta, Gone, Job, Kind, Node, Pod, PriorityClass, Reason, SourceReport,
-    SourceState, Str, Uid, VolumeClaim, VolumeTopology,
+    Change, Decision, Delta, Gone, Job, Kind, Node, Pod, PriorityClass, Queue, Reason,
+    SourceReport, SourceState, Str, Uid, VolumeClaim, VolumeTopology,
 };
+use crate::plan::Hold;
+
+/// Seconds between two counts of what is used.
+const COUNT_EVERY_SECS: i64 = 30;
 
 /// Place in the queue: highest priority first, then oldest, then by name.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -74,6 +80,12 @@ pub struct State {
     pub(super) decisions: UidMap<Arc<Decision>>,
     sources: BTreeMap<(Kind, Option<Str>), SourceReport>,
     pub(super) clock: Option<Timestamp>,
+    queues: BTreeMap<Str, Arc<Queue>>,
+    tree: Tree,
+    pub(super) holds: Holds,
+    /// What each namespace has used, faded.
+    past: BTreeMap<Str, PastUse>,
+    counted_at: Option<Timestamp>,
 }
 
 impl State {
@@ -158,6 +170,14 @@ impl State {
                         .insert(decision.pod.clone(), decision.clone());
                 }
             }
+            Delta::Queue(Change::Set(queue)) => {
+                self.queues.insert(queue.meta.name.clone(), queue.clone());
+                self.rebuild_tree();
+            }
+            Delta::Queue(Change::Gone(gone)) => {
+                self.queues.remove(&gone.name);
+                self.rebuild_tree();
+            }
             Delta::Source(report) => {
                 self.sources
                     .insert((report.kind, report.namespace.clone()), report.clone());
@@ -171,6 +191,70 @@ impl State {
             | Delta::ResourceClaim(_)
             | Delta::Unreadable { .. } => {}
         }
+    }
+
+    /// The oldest queue first, which decides among equals.
+    fn rebuild_tree(&mut self) {
+        let mut queues: Vec<Arc<Queue>> = self.queues.values().cloned().collect();
+        queues.sort_by_key(|q| {
+            let created = q.meta.created.unwrap_or(Timestamp::MAX);
+            (created, q.meta.name.clone())
+        });
+        self.tree = Tree::new(&queues);
+    }
+
+    /// The queues.
+    pub(super) fn queues(&self) -> &Tree {
+        &self.tree
+    }
+
+    /// Counts what each namespace uses by our pods, once in a while.
+    pub(super) fn count_use(&mut self, now: Timestamp) {
+        let half_life = self.config.half_life_secs;
+        let since = self.counted_at.map(|t| now.duration_since(t).as_secs());
+        if half_life <= 0 || since.is_some_and(|secs| (0..COUNT_EVERY_SECS).contains(&secs)) {
+            return;
+        }
+        self.counted_at = Some(now);
+        let mut uses: BTreeMap<Str, i64> = BTreeMap::new();
+        for tracked in self.pods.values() {
+            let pod = &tracked.pod;
+            if tracked.place.is_some() && pod.scheduler == self.config.scheduler_name {
+                let class = Class::of_pod(pod, &self.config);
+                let mem = tracked.place.as_ref().and_then(|n| self.rows.memory_mib(n));
+                let milli = to_milli_gpu(super::turn::parts_of(&class, mem));
+                *uses.entry(pod.meta.namespace.clone()).or_default() += milli;
+            }
+        }
+        for namespace in uses.keys() {
+            self.past.entry(namespace.clone()).or_default();
+        }
+        for (namespace, past) in &mut self.past {
+            let used = uses.get(namespace).copied().unwrap_or(0);
+            past.count(used, now, half_life);
+        }
+    }
+
+    /// What each namespace has used.
+    pub(super) fn past(&self) -> impl Iterator<Item = (&Str, i64)> {
+        self.past
+            .iter()
+            .map(|(ns, past)| (ns, past.milli_gpu_secs()))
+    }
+
+    /// A plan's places are held for their job until its pods are bound or time is up. Tell it
+    /// before the plan's actions.
+    pub fn hold(&mut self, hold: &Hold) {
+        let places = hold
+            .places
+            .iter()
+            .filter_map(|place| {
+                let pod = self.pods.get(&place.pod)?.pod.clone();
+                let place = place.clone();
+                Some(Held { pod, place })
+            })
+            .collect();
+        self.holds.keep(&hold.owner, places, self.clock);
     }
 
     fn remove_node(&mut self, gone: &Gone) {
@@ -204,6 +288,7 @@ impl State {
             Kind::PriorityClass,
             Kind::VolumeClaim,
             Kind::Volume,
+            Kind::GpuQueue,
         ]
         .into_iter()
         .filter(|kind| {

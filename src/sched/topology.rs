@@ -12,7 +12,7 @@ pub(super) const SUBGROUP_TOPOLOGY: &str = "gpudeck.dev/subgroup-topology";
 
 /// What a gang wishes. It always lies as close together as it can; `preferred` only tells whether
 /// that is close enough.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub(super) struct Wish {
     /// All its pods share a domain of this level, or it waits.
     pub(super) required: Option<Level>,

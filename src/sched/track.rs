@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::amounts::Ask;
 use super::class::{Class, ClassId};
 use super::gang;
+use super::holds::owner_of;
 use super::problem;
 use super::shape;
 use super::state::{Assumed, QueueKey, State, Tracked};
@@ -66,6 +67,7 @@ impl State {
             self.learn(&tracked.pod, Some(true), false);
         }
         self.decisions.remove(uid);
+        self.holds.gone(uid);
     }
 
     /// Lets the rows count the pod where it is now, and tells where that is. What was counted
@@ -188,15 +190,18 @@ impl State {
         })
     }
 
-    fn queue_key(&self, pod: &Pod) -> QueueKey {
+    /// The priority of a pod: its own, or that of its class when the server has not resolved it.
+    pub(super) fn priority_of(&self, pod: &Pod) -> i32 {
         // The API server resolves the class at admission; a server that does not leaves 0.
-        let by_class = self
-            .priority_classes
+        self.priority_classes
             .get(&pod.priority_class)
             .filter(|_| pod.priority == 0)
-            .map(|c| c.value);
+            .map_or(pod.priority, |c| c.value)
+    }
+
+    fn queue_key(&self, pod: &Pod) -> QueueKey {
         QueueKey {
-            priority: std::cmp::Reverse(by_class.unwrap_or(pod.priority)),
+            priority: std::cmp::Reverse(self.priority_of(pod)),
             created: pod.meta.created.unwrap_or(Timestamp::MAX),
             namespace: pod.meta.namespace.clone(),
             name: pod.meta.name.clone(),
@@ -225,14 +230,18 @@ impl State {
     }
 
     /// A binding is written: it counts as use until the watch shows it, it is forgotten or it
-    /// expires. A pod that is not waiting (any more) is left as it is.
+    /// expires. A pod that is not waiting (any more) is left as it is. An eviction that is written
+    /// counts as on its way until the pod is gone or it is forgotten.
     pub fn assume(&mut self, action: &Action) {
-        let Action::Bind {
-            pod: uid,
-            node,
-            device,
-            ..
-        } = action;
+        let (uid, node, device) = match action {
+            Action::Bind {
+                pod, node, device, ..
+            } => (pod, node, device),
+            Action::Evict { pod, .. } => {
+                self.holds.evicting(pod, self.clock);
+                return;
+            }
+        };
         let Some(tracked) = self.pods.get_mut(uid) else {
             return;
         };
@@ -241,6 +250,8 @@ impl State {
         };
         tracked.place = Some(node.clone());
         let pod = tracked.pod.clone();
+        let owner = owner_of(&pod, tracked.gang.as_ref());
+        self.holds.release(&owner, node);
         self.leave_queue(Some(waiting));
         self.rows.take(node, uid, &Ask::of_pod(&pod), *device);
         self.count_sibling(&pod, node, true);
@@ -255,10 +266,17 @@ impl State {
         self.learn(&pod, Some(false), true);
     }
 
-    /// The binding was refused: the pod waits again. Without a matching [`State::assume`] this
-    /// does nothing.
+    /// The binding was refused: the pod waits again. Or the eviction was: the pod stays, and is
+    /// left alone for [`super::SchedConfig::eviction_backoff_secs`]. Without a matching
+    /// [`State::assume`] this does nothing.
     pub fn forget(&mut self, action: &Action) {
-        let Action::Bind { pod: uid, node, .. } = action;
+        let (uid, node) = match action {
+            Action::Bind { pod, node, .. } => (pod, node),
+            Action::Evict { pod, .. } => {
+                self.holds.eviction_refused(pod, self.clock);
+                return;
+            }
+        };
         if self.assumed.get(uid).is_some_and(|a| a.node == *node) {
             self.unassume(uid);
         }
@@ -278,6 +296,8 @@ impl State {
             }
             return;
         }
+        self.count_use(now);
+        self.holds.expire(now, &self.config);
         let limit = SignedDuration::from_secs(self.config.assume_secs);
         let mut expired = Vec::new();
         for (uid, assumed) in &mut self.assumed {

@@ -302,6 +302,11 @@ impl View {
             .min_by_key(|id| self.order(*id, ranks))
     }
 
+    /// The cheapest row among some.
+    pub(super) fn best_among(&self, ranks: &[u32], among: impl Fn(RowId) -> bool) -> Option<RowId> {
+        self.best_of((0..self.keys.len()).filter(|i| among(RowId(*i))), ranks)
+    }
+
     /// The cheapest row, the first in order among equals.
     pub(super) fn best(&mut self, ranks: &[u32]) -> Option<RowId> {
         if self.fits == 0 {

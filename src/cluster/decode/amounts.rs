@@ -7,7 +7,7 @@ use crate::model::{Quantity, Resources, Str};
 
 /// A quantity; the API server takes a bare number as well as a text.
 #[derive(Default)]
-struct Amount(Quantity);
+pub(super) struct Amount(pub(super) Quantity);
 
 impl Read<'_> for Amount {
     const WANTED: &'static str = "a quantity (like 2, 500m, 1.5Gi)";

@@ -11,6 +11,7 @@ mod intern;
 mod meta;
 mod node;
 mod pod;
+mod queue;
 mod read;
 mod repair;
 mod small;
@@ -29,7 +30,7 @@ use self::intern::Interner;
 use self::read::{Ctx, Read, Slot};
 use crate::model::{
     Change, Delta, Event, Foreign, ForeignKind, Gone, Job, Kind, Meta, Namespace, Node, Pod,
-    PriorityClass, ResourceClaim, Str, VolumeClaim, VolumeTopology, clean,
+    PriorityClass, Queue, ResourceClaim, Str, VolumeClaim, VolumeTopology, clean,
 };
 
 /// A decoded object of any watched kind.
@@ -55,6 +56,8 @@ pub enum Object {
     Foreign(ForeignKind, Arc<Foreign>),
     /// A ResourceClaim.
     ResourceClaim(Arc<ResourceClaim>),
+    /// A GpuQueue.
+    Queue(Arc<Queue>),
 }
 
 impl Object {
@@ -71,6 +74,7 @@ impl Object {
             Object::Volume(o) => &o.meta,
             Object::Foreign(_, o) => &o.meta,
             Object::ResourceClaim(o) => &o.meta,
+            Object::Queue(o) => &o.meta,
         }
     }
 
@@ -87,6 +91,7 @@ impl Object {
             Object::Volume(o) => Delta::Volume(Change::Set(o)),
             Object::Foreign(kind, o) => Delta::Foreign(kind, Change::Set(o)),
             Object::ResourceClaim(o) => Delta::ResourceClaim(Change::Set(o)),
+            Object::Queue(o) => Delta::Queue(Change::Set(o)),
         }
     }
 
@@ -109,6 +114,7 @@ impl Object {
             Object::Volume(_) => Delta::Volume(Change::Gone(gone)),
             Object::Foreign(kind, _) => Delta::Foreign(*kind, Change::Gone(gone)),
             Object::ResourceClaim(_) => Delta::ResourceClaim(Change::Gone(gone)),
+            Object::Queue(_) => Delta::Queue(Change::Gone(gone)),
         }
     }
 }
@@ -221,6 +227,8 @@ impl Decoder {
             }
             Kind::ResourceClaim => read_from::<claim::ResourceClaimRead, D>(json, c)?
                 .and_then(|o| Ok(Object::ResourceClaim(Arc::new(o.finish(c)?)))),
+            Kind::GpuQueue => read_from::<queue::QueueRead, D>(json, c)?
+                .and_then(|o| Ok(Object::Queue(Arc::new(o.finish(c)?)))),
         })
     }
 }

@@ -569,6 +569,12 @@ impl KindTask {
                 sleep(RECHECK).await;
                 Ok(Next::Relist)
             }
+            // Queues are an offer: without the kind there are none.
+            Some(404) if self.kind == Kind::GpuQueue && !self.known => {
+                self.report(SourceState::Live).await?;
+                sleep(RECHECK).await;
+                Ok(Next::Relist)
+            }
             Some(404) => {
                 let why = format!("this server has no {}: {why}", self.kind);
                 self.lost(why.into()).await?;

@@ -222,11 +222,16 @@ impl Trial {
         for pod in pods {
             fork.apply(&Delta::Pod(Change::Set(pod.clone())));
         }
+        // It is to be shown that nobody has to lose a place.
+        fork.config.preemption = false;
+        fork.config.moves = false;
         let plan: Plan = decide(&fork, self.now);
         let mut starts = Vec::new();
         for action in plan.actions() {
             fork.assume(action);
-            let Action::Bind { pod, node, .. } = action;
+            let Action::Bind { pod, node, .. } = action else {
+                continue;
+            };
             starts.push((pod.clone(), node.clone()));
         }
         // Who found no place waits no more here.

@@ -22,7 +22,10 @@ pub(super) struct Books {
 pub(super) fn bind(action: &Action) -> (&str, &str, Option<u8>) {
     let Action::Bind {
         name, node, device, ..
-    } = action;
+    } = action
+    else {
+        panic!("nobody may be evicted here");
+    };
     (name, node, *device)
 }
 

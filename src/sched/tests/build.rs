@@ -140,7 +140,16 @@ pub(super) fn gone(meta: &Meta) -> Gone {
 }
 
 pub(super) fn state(deltas: impl IntoIterator<Item = Delta>) -> State {
-    state_with(SchedConfig::default(), deltas)
+    state_with(quiet(), deltas)
+}
+
+/// Placement alone: nobody is moved or evicted.
+pub(super) fn quiet() -> SchedConfig {
+    SchedConfig {
+        preemption: false,
+        moves: false,
+        ..SchedConfig::default()
+    }
 }
 
 pub(super) fn state_with(config: SchedConfig, deltas: impl IntoIterator<Item = Delta>) -> State {
@@ -151,11 +160,14 @@ pub(super) fn state_with(config: SchedConfig, deltas: impl IntoIterator<Item = D
     state
 }
 
-/// `pod>node` for each binding, the groups parted by ` | `.
+/// `pod>node` for each binding, `pod<node` for each eviction, the groups parted by ` | `.
 pub(super) fn binds(plan: &Plan) -> String {
     let group = |g: &Vec<Action>| {
         g.iter()
-            .map(|Action::Bind { name, node, .. }| format!("{name}>{node}"))
+            .map(|action| match action {
+                Action::Bind { name, node, .. } => format!("{name}>{node}"),
+                Action::Evict { name, node, .. } => format!("{name}<{node}"),
+            })
             .collect::<Vec<_>>()
             .join(" ")
     };

@@ -19,5 +19,6 @@ mod naive;
 mod optimal;
 mod parts;
 mod random;
+mod share;
 mod steps;
 mod topology;

@@ -106,7 +106,10 @@ fn gangs_lie_as_close_as_exhaustive_search_finds() {
         world.extend((0..pods).map(|i| set_pod(member(i, size, need))));
         let plan = decide(&state(world), at(0));
         let mut put = vec![0; sites.len()];
-        for Action::Bind { node, .. } in plan.actions() {
+        for action in plan.actions() {
+            let Action::Bind { node, .. } = action else {
+                panic!("nobody may be evicted here");
+            };
             put[node[1..].parse::<usize>().unwrap()] += 1;
         }
         let mut best = None;

@@ -33,14 +33,16 @@ const A100_40: &[(&str, &str)] = &[
 fn spots(plan: &crate::plan::Plan) -> String {
     let spots: Vec<String> = plan
         .actions()
-        .map(
-            |Action::Bind {
-                 name, node, device, ..
-             }| match device {
-                Some(device) => format!("{name}>{node}/{device}"),
-                None => format!("{name}>{node}"),
-            },
-        )
+        .map(|action| match action {
+            Action::Bind {
+                name,
+                node,
+                device: Some(device),
+                ..
+            } => format!("{name}>{node}/{device}"),
+            Action::Bind { name, node, .. } => format!("{name}>{node}"),
+            Action::Evict { name, node, .. } => format!("{name}<{node}"),
+        })
         .collect();
     spots.join(" ")
 }

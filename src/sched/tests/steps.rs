@@ -8,7 +8,7 @@ use super::cast::{Dice, NODES, some_node, some_pods};
 use crate::model::{Change, Delta};
 use crate::sched::scratch::Scratch;
 use crate::sched::slot::Slot;
-use crate::sched::{SchedConfig, State, decide};
+use crate::sched::{State, decide};
 
 /// Lives that share the steps: a test each, so they run side by side.
 const LIVES: u64 = 4;
@@ -116,7 +116,7 @@ fn fork_and_forget(books: &Books, state: &mut State) {
 fn live(seed: u64, steps: u64) -> (State, u64) {
     let mut dice = Dice(seed);
     let mut books = Books::default();
-    let mut state = State::new(SchedConfig::default());
+    let mut state = State::new(quiet());
     let renew = |books: &mut Books, state: &mut State, dice: &mut Dice, i: u64| {
         let node = some_node(dice, i);
         let name = node.meta.name.to_string();
@@ -169,7 +169,7 @@ fn live(seed: u64, steps: u64) -> (State, u64) {
     for (pod, ..) in books.running.values() {
         state.apply(&Delta::Pod(Change::Gone(gone(&pod.meta))));
     }
-    let mut fresh = State::new(SchedConfig::default());
+    let mut fresh = State::new(quiet());
     for i in 0..NODES {
         fresh.apply(&set_node(books.nodes[&format!("n{i}")].clone()));
     }

@@ -1,0 +1,424 @@
+//! Why a job waits and what would start it: its position, when its place becomes free, and single
+//! changes that are tried on a copy of the picture.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::fabric::Level;
+use super::jobs::gather;
+use super::queue::{Parts, QueueId, to_milli_gpu};
+use super::reclaim::{Claimant, Denied};
+use super::state::State;
+use super::turn::{JobId, Lines, Search, Unit, World};
+use crate::model::{DecisionKind, Reason, Str, Uid};
+
+/// A kind of change that would start a job.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Change {
+    /// A higher limit of a queue.
+    Limit,
+    /// A higher guarantee of its queue.
+    Guarantee,
+    /// A higher priority.
+    Priority,
+    /// A wider level of the fabric.
+    Topology,
+    /// It may be preempted.
+    Preemptible,
+    /// More nodes like one that exists.
+    Nodes,
+    /// Time.
+    Wait,
+}
+
+/// A single change that would start a job, proven on a copy.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NearMiss {
+    /// What changes.
+    pub change: Change,
+    /// In words, with numbers.
+    pub text: Str,
+}
+
+/// Why a job waits.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    /// Its queue.
+    pub queue: Str,
+    /// Its place among the jobs that wait, from 1, in the order in which they are served.
+    pub position: usize,
+    /// Jobs that wait.
+    pub waiting: usize,
+    /// What it was told last.
+    pub reason: Option<Reason>,
+    /// When its place becomes free by what others say of their run times; `None` is not known.
+    pub predicted_start: Option<Timestamp>,
+    /// What would start it.
+    pub near_misses: Vec<NearMiss>,
+}
+
+/// Nodes of one kind that are counted as the answer, at most.
+const MOST_NODES: u32 = 64;
+
+/// Explains why the job of a pod waits; `None` when it does not, or waits for something that is not
+/// the scheduler's to give.
+pub fn explain(state: &State, now: Timestamp, pod: &Uid) -> Option<Explanation> {
+    let mut gathered = gather(state, now);
+    let waits = |id: &JobId| {
+        let pods = gathered.world.job(*id).map(|j| &j.pods);
+        pods.into_iter().flatten().any(|p| {
+            gathered
+                .world
+                .pod(*p)
+                .is_some_and(|p| p.pod.meta.uid == *pod && p.waiting)
+        })
+    };
+    let id = gathered.waiting.iter().copied().find(waits)?;
+    let shares = gathered.world.all_shares(&gathered.waiting);
+    let world = &mut gathered.world;
+    for shape in 0..world.shapes.len() {
+        world.look(super::turn::ShapeId(shape));
+    }
+    let position = position(world, &gathered.waiting, &shares, id);
+    let queue = world.job(id).map(|j| j.queue)?;
+    let reason = state.decision(pod).and_then(|d| match &d.kind {
+        DecisionKind::Waiting(reason) => Some(reason.clone()),
+        DecisionKind::Placed { .. } => None,
+    });
+    let mut explanation = Explanation {
+        queue: world.tree.node(queue).name.clone(),
+        position,
+        waiting: gathered.waiting.len(),
+        reason,
+        predicted_start: None,
+        near_misses: Vec::new(),
+    };
+    let Some(unit) = world.unit(id) else {
+        return Some(explanation);
+    };
+    let pool = world.pool_of_job(id);
+    let trial = Trial {
+        world,
+        unit,
+        queue,
+        pool,
+        shares: shares.get(pool).cloned().unwrap_or_default(),
+        now,
+        found: Vec::new(),
+    };
+    let (predicted, found) = trial.run();
+    explanation.predicted_start = predicted;
+    explanation.near_misses = found;
+    Some(explanation)
+}
+
+/// The place of a job in the order of turns, if nothing else happened.
+fn position(world: &World<'_>, waiting: &[JobId], shares: &[Vec<Parts>], id: JobId) -> usize {
+    let mut lines = Lines::new(world, waiting.iter().copied());
+    let mut position = 0;
+    while let Some(unit) = lines.next(world, shares) {
+        position += 1;
+        if unit.job == id {
+            break;
+        }
+        let queue = world.job(unit.job).map(|j| j.queue).unwrap_or_default();
+        lines.drop_first(world, queue);
+    }
+    position
+}
+
+struct Trial<'w, 'a> {
+    world: &'w mut World<'a>,
+    unit: Unit,
+    queue: QueueId,
+    pool: usize,
+    shares: Vec<Parts>,
+    now: Timestamp,
+    found: Vec<NearMiss>,
+}
+
+impl Trial<'_, '_> {
+    fn run(mut self) -> (Option<Timestamp>, Vec<NearMiss>) {
+        let denied = self.world.admits(&self.unit, self.pool).err();
+        let fits = self.fits();
+        let mut predicted = None;
+        match denied {
+            Some(denied) => {
+                if fits || self.victims(None) > 0 {
+                    self.tell_denied(&denied);
+                }
+            }
+            None if !fits => {
+                self.priority();
+                self.guarantee();
+                self.topology();
+                self.nodes();
+                predicted = self.wait();
+            }
+            None => {}
+        }
+        (predicted, self.found)
+    }
+
+    fn tell(&mut self, change: Change, text: String) {
+        let text = text.into();
+        self.found.push(NearMiss { change, text });
+    }
+
+    fn search(&self) -> Search<'_> {
+        Search {
+            job: self.unit.job,
+            pods: &self.unit.pods,
+            need: self.unit.need,
+            pool: self.pool,
+        }
+    }
+
+    /// It fits once those who leave are gone.
+    fn fits(&mut self) -> bool {
+        let unit = self.unit.clone();
+        let search = Search {
+            job: unit.job,
+            pods: &unit.pods,
+            need: unit.need,
+            pool: self.pool,
+        };
+        let mark = self.world.mark();
+        let fits = self.world.place(&search);
+        self.world.undo(mark);
+        fits
+    }
+
+    /// Pods that would leave for it, with this priority instead of its own.
+    fn victims(&mut self, priority: Option<i32>) -> usize {
+        let unit = self.unit.clone();
+        let own = self.world.job(unit.job).map_or(0, |j| j.priority);
+        let shares = self.shares.clone();
+        let claimant = Claimant {
+            unit: &unit,
+            queue: self.queue,
+            priority: priority.unwrap_or(own),
+            pool: self.pool,
+            shares: self.world.state.config.fair_reclaim.then_some(&shares[..]),
+            straddling: false,
+        };
+        let search = Search {
+            job: unit.job,
+            pods: &unit.pods,
+            need: unit.need,
+            pool: self.pool,
+        };
+        let found = self.world.find_victims(&claimant, &search, &shares);
+        found.map_or(0, |f| f.victims.iter().map(|v| v.pods.len()).sum())
+    }
+
+    fn tell_denied(&mut self, denied: &Denied) {
+        match *denied {
+            Denied::Limit {
+                queue,
+                used,
+                limit,
+                asks,
+            } => {
+                let name = self.world.tree.node(queue).name.clone();
+                let wanted = used.saturating_add(asks);
+                self.tell(
+                    Change::Limit,
+                    format!(
+                        "with a limit of {} GPUs for queue {name} (now {}) it would start",
+                        gpus(wanted),
+                        gpus(limit)
+                    ),
+                );
+            }
+            Denied::Guarantee {
+                queue,
+                used,
+                guaranteed,
+                asks,
+            } => {
+                let name = self.world.tree.node(queue).name.clone();
+                let wanted = used.saturating_add(asks);
+                self.tell(
+                    Change::Guarantee,
+                    format!(
+                        "with a guarantee of {} GPUs for queue {name} (now {}) it would start",
+                        gpus(wanted),
+                        gpus(guaranteed)
+                    ),
+                );
+                self.tell(
+                    Change::Preemptible,
+                    "if it could be preempted it would start above the guarantee".to_owned(),
+                );
+            }
+        }
+    }
+
+    /// The lowest priority with which it would displace somebody of its queue.
+    fn priority(&mut self) {
+        let Some(job) = self.world.job(self.unit.job) else {
+            return;
+        };
+        let own = job.priority;
+        let mut others: Vec<i32> = self
+            .world
+            .jobs
+            .iter()
+            .filter(|j| j.queue == self.queue && j.placed > 0 && j.preemptible)
+            .map(|j| j.priority)
+            .filter(|p| *p >= own)
+            .collect();
+        others.sort_unstable();
+        others.dedup();
+        // More priority never gives less.
+        let works: Vec<i32> = others.iter().map(|p| p.saturating_add(1)).collect();
+        let mut found = None;
+        let (mut low, mut high) = (0, works.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            let Some(priority) = works.get(middle).copied() else {
+                break;
+            };
+            match self.victims(Some(priority)) {
+                0 => low = middle + 1,
+                pods => {
+                    found = Some((priority, pods));
+                    high = middle;
+                }
+            }
+        }
+        if let Some((priority, pods)) = found {
+            self.tell(
+                Change::Priority,
+                format!(
+                    "with priority {priority} (now {own}) it would displace {pods} pod(s) of its \
+                     queue"
+                ),
+            );
+        }
+    }
+
+    /// The guarantee with which it would take back what others hold above theirs.
+    fn guarantee(&mut self) {
+        let used = self.world.used(self.pool, self.queue);
+        let wanted = used.saturating_add(self.unit.parts);
+        let before = self.world.tree.node(self.queue).due(self.pool).guaranteed;
+        if wanted <= before {
+            return;
+        }
+        let tree = self.world.tree.clone();
+        self.world.tree.guarantee(self.queue, self.pool, wanted);
+        let pods = self.victims(None);
+        self.world.tree = tree;
+        if pods > 0 {
+            let name = self.world.tree.node(self.queue).name.clone();
+            self.tell(
+                Change::Guarantee,
+                format!(
+                    "with a guarantee of {} GPUs for queue {name} (now {}) it would take back the \
+                     place of {pods} pod(s)",
+                    gpus(wanted),
+                    gpus(before)
+                ),
+            );
+        }
+    }
+
+    /// The closest wider level at which its pods would find a place.
+    fn topology(&mut self) {
+        let Some(required) = self.world.job(self.unit.job).and_then(|j| j.wish.required) else {
+            return;
+        };
+        let mut wider: Vec<Level> = self
+            .world
+            .fabric()
+            .levels()
+            .iter()
+            .map(|(level, _)| *level)
+            .filter(|level| *level > required)
+            .collect();
+        wider.push(Level::CLUSTER);
+        for level in wider {
+            self.require(level);
+            let fits = self.fits();
+            self.require(required);
+            if fits {
+                let (from, to) = (required.name(), level.name());
+                self.tell(
+                    Change::Topology,
+                    format!("within a {to} instead of a {from} it would start"),
+                );
+                return;
+            }
+        }
+    }
+
+    fn require(&mut self, level: Level) {
+        if let Some(job) = self.world.jobs.get_mut(self.unit.job.0) {
+            job.wish.required = Some(level);
+        }
+    }
+
+    /// How many more nodes like the best that exists would do.
+    fn nodes(&mut self) {
+        let Some(first) = self.unit.pods.first().copied() else {
+            return;
+        };
+        let shape = self.world.shape_of(first);
+        let best = self
+            .world
+            .rows()
+            .filter(|row| self.world.is_in(*row, self.pool) && self.world.lets_in(shape, *row))
+            .filter_map(|row| Some((self.world.empty_room(shape, row)?, row)))
+            .filter(|(room, _)| *room > 0)
+            .max_by_key(|(room, row)| (*room, std::cmp::Reverse(*row)));
+        let Some((room, row)) = best else { return };
+        let search = self.search();
+        let need = u32::try_from(search.need).unwrap_or(u32::MAX);
+        let here = self.world.fits_now(&search);
+        let missing = need.saturating_sub(here);
+        let nodes = missing.div_ceil(room);
+        if missing > 0 && nodes <= MOST_NODES {
+            let name = self.world.row(row).map_or("", |r| &*r.name).to_owned();
+            self.tell(
+                Change::Nodes,
+                format!(
+                    "{here} of {need} pods have room now; {nodes} more empty node(s) like {name} \
+                     would do"
+                ),
+            );
+        }
+    }
+
+    fn wait(&mut self) -> Option<Timestamp> {
+        let ends = self.world.ends(self.now);
+        if ends.is_empty() {
+            return None;
+        }
+        let unit = self.unit.clone();
+        let search = Search {
+            job: unit.job,
+            pods: &unit.pods,
+            need: unit.need,
+            pool: self.pool,
+        };
+        let (at, _) = self.world.first_start(&search, &ends, self.now)?;
+        let secs = at.duration_since(self.now).as_secs().max(0);
+        let within = SignedDuration::from_secs(secs);
+        self.tell(
+            Change::Wait,
+            format!("its place is free in {within:#} by the run times that others state"),
+        );
+        Some(at)
+    }
+}
+
+/// Parts as GPUs.
+fn gpus(parts: Parts) -> String {
+    let milli = to_milli_gpu(parts);
+    if milli % 1_000 == 0 {
+        (milli / 1_000).to_string()
+    } else {
+        format!("{}.{:03}", milli / 1_000, milli % 1_000)
+    }
+}

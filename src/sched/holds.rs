@@ -1,0 +1,124 @@
+//! Evictions that are on their way, and the places that are held for those they were made for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::config::SchedConfig;
+use super::gang::GangKey;
+use crate::model::{Pod, Str, Uid};
+use crate::plan::HeldPlace;
+
+/// A place that is held, with the pod that it was proven with.
+#[derive(Clone, Debug)]
+pub(super) struct Held {
+    pub(super) pod: Arc<Pod>,
+    pub(super) place: HeldPlace,
+}
+
+/// The places of one job.
+#[derive(Clone, Debug)]
+struct Kept {
+    since: Option<Timestamp>,
+    places: Vec<Held>,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Holds {
+    kept: BTreeMap<Str, Kept>,
+    evicting: BTreeMap<Uid, Option<Timestamp>>,
+    /// Pods that are left alone, and since when.
+    refused: BTreeMap<Uid, Option<Timestamp>>,
+}
+
+impl Holds {
+    /// An eviction is written.
+    pub(super) fn evicting(&mut self, pod: &Uid, now: Option<Timestamp>) {
+        self.evicting.insert(pod.clone(), now);
+    }
+
+    /// The server refused an eviction: the pod stays, and is left alone for a while.
+    pub(super) fn eviction_refused(&mut self, pod: &Uid, now: Option<Timestamp>) {
+        if self.evicting.remove(pod).is_some() {
+            self.refused.insert(pod.clone(), now);
+        }
+    }
+
+    /// The pod does not exist any more.
+    pub(super) fn gone(&mut self, pod: &Uid) {
+        self.evicting.remove(pod);
+        self.refused.remove(pod);
+    }
+
+    /// It is on its way out by our decision.
+    pub(super) fn is_evicting(&self, pod: &Uid) -> bool {
+        self.evicting.contains_key(pod)
+    }
+
+    /// It is left alone.
+    pub(super) fn is_left_alone(&self, pod: &Uid) -> bool {
+        self.refused.contains_key(pod)
+    }
+
+    /// Keeps places for a job beside those that it has; the time starts anew.
+    pub(super) fn keep(&mut self, owner: &Str, places: Vec<Held>, now: Option<Timestamp>) {
+        let kept = self.kept.entry(owner.clone()).or_insert_with(|| Kept {
+            since: now,
+            places: Vec::new(),
+        });
+        kept.since = now;
+        kept.places.extend(places);
+    }
+
+    /// A pod of the job is bound: a place is given up, the one on this node if there is one.
+    pub(super) fn release(&mut self, owner: &str, node: &str) {
+        let Some(kept) = self.kept.get_mut(owner) else {
+            return;
+        };
+        let at = kept.places.iter().position(|h| &*h.place.node == node);
+        kept.places.remove(at.unwrap_or(0));
+        if kept.places.is_empty() {
+            self.kept.remove(owner);
+        }
+    }
+
+    /// All jobs with places.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&Str, &[Held])> {
+        self.kept.iter().map(|(owner, k)| (owner, &k.places[..]))
+    }
+
+    /// Gives up what has waited too long.
+    pub(super) fn expire(&mut self, now: Timestamp, config: &SchedConfig) {
+        let over = |since: &mut Option<Timestamp>, secs: i64| {
+            // A clock that was set back must not hold a place for ever.
+            let from = since.map_or(now, |s| s.min(now));
+            *since = Some(from);
+            now.duration_since(from) >= SignedDuration::from_secs(secs)
+        };
+        self.kept
+            .retain(|_, kept| !over(&mut kept.since, config.hold_secs));
+        self.evicting
+            .retain(|_, since| !over(since, config.hold_secs));
+        self.refused
+            .retain(|_, since| !over(since, config.eviction_backoff_secs));
+    }
+}
+
+/// What a pod's job is known by, also when its pods are made anew: its gang, else its controller,
+/// else itself.
+pub(super) fn owner_of(pod: &Pod, gang: Option<&GangKey>) -> Str {
+    match gang {
+        Some(GangKey::Group {
+            namespace,
+            kind,
+            name,
+        }) => format!("group/{namespace}/{kind}/{name}").into(),
+        Some(GangKey::Job(uid)) => format!("job/{uid}").into(),
+        None => match pod.meta.controller() {
+            Some(owner) => format!("owner/{}", owner.uid).into(),
+            None => format!("pod/{}", pod.meta.uid).into(),
+        },
+    }
+}

@@ -1,0 +1,292 @@
+//! Moves: running work goes elsewhere so that a blocked job starts, and nobody loses a place.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use super::claim::Claimant;
+use super::victim::Victim;
+use crate::sched::queue::Parts;
+use crate::sched::turn::{JobId, PodId, Search, Spot, World};
+use crate::sched::view::RowId;
+
+/// A proven set of moves.
+#[derive(Clone, Debug)]
+pub(in crate::sched) struct Moves {
+    /// Who leaves for good beside them.
+    pub(in crate::sched) victims: Vec<Victim>,
+    /// Pods that move, with their old and new places.
+    pub(in crate::sched) moved: Vec<(PodId, Spot, Spot)>,
+    /// Where the newcomer goes.
+    pub(in crate::sched) placed: Vec<(PodId, Spot)>,
+    /// GPU-milliseconds of work that the moves cost.
+    cost: i64,
+}
+
+/// Nodes that are tried as the first to be cleared.
+const MOST_STARTS: usize = 64;
+/// Pods that are moved for one job, at most.
+const MOST_MOVED: usize = 64;
+
+/// Pods that left their place for the newcomer: job, pods and old places.
+type Lifted = BTreeMap<PodId, (JobId, Spot)>;
+
+impl World<'_> {
+    /// Finds moves with which the pods start; the picture is left as it was.
+    pub(in crate::sched) fn find_moves(&mut self, search: &Search<'_>) -> Option<Moves> {
+        let mut best: Option<Moves> = None;
+        if !self.could_hold(search) {
+            return None;
+        }
+        for nodes in self.widest_sets(search) {
+            for skipped in 0..MOST_STARTS.min(nodes.len()) {
+                let mark = self.mark();
+                let found = self.try_moves(search, &nodes, skipped);
+                self.undo(mark);
+                let Some(found) = found else { continue };
+                if best.as_ref().is_none_or(|b| found.cost < b.cost) {
+                    best = Some(found);
+                }
+                break;
+            }
+        }
+        best
+    }
+
+    /// Victims that leave as much free as the newcomer asks, and moves that bring it together.
+    pub(in crate::sched) fn find_victims_and_moves(
+        &mut self,
+        claimant: &Claimant<'_>,
+        search: &Search<'_>,
+        shares: &[Parts],
+    ) -> Option<Moves> {
+        let mark = self.mark();
+        let mut victims = Vec::new();
+        let mut found = None;
+        while victims.len() < MOST_MOVED {
+            let Some(victim) = self.cheapest_of_all(claimant, shares) else {
+                break;
+            };
+            victims.push(victim);
+            if self.admits(claimant.unit, claimant.pool).is_err() {
+                continue;
+            }
+            found = self.find_moves(search);
+            if found.is_some() {
+                break;
+            }
+        }
+        self.undo(mark);
+        let mut found = found?;
+        found.victims = victims;
+        Some(found)
+    }
+
+    /// The cluster has as many devices free as are asked.
+    fn could_hold(&self, search: &Search<'_>) -> bool {
+        let asked: i64 = search
+            .pods
+            .iter()
+            .take(search.need)
+            .map(|p| self.parts(*p))
+            .sum();
+        let free: i64 = self
+            .rows()
+            .filter(|row| self.is_in(*row, search.pool))
+            .map(|row| self.free_milli(row))
+            .sum();
+        crate::sched::queue::of_milli_gpu(free.saturating_add(1)) >= asked || asked == 0
+    }
+
+    fn movable(&self, job: JobId) -> bool {
+        self.job(job).is_some_and(|j| j.preemptible && j.comes_back)
+    }
+
+    /// One try, in which the `skipped` cheapest nodes to begin with are left out.
+    fn try_moves(&mut self, search: &Search<'_>, nodes: &[RowId], skipped: usize) -> Option<Moves> {
+        let mut lifted: Lifted = BTreeMap::new();
+        let mut pods = search.pods.to_vec();
+        pods.sort_by_key(|p| Reverse(self.class(self.shape_of(*p)).map(|c| c.size())));
+        let mut heap: BinaryHeap<Reverse<(i64, usize, u32, RowId)>> = BinaryHeap::new();
+        let mut shape = None;
+        let mut first = true;
+        let mut left = search.need;
+        for pod in pods {
+            if left == 0 {
+                break;
+            }
+            let free = self.fullest(pod, nodes);
+            if let Some(spot) = free {
+                self.put(pod, spot);
+                left -= 1;
+                continue;
+            }
+            if shape != Some(self.shape_of(pod)) {
+                shape = Some(self.shape_of(pod));
+                heap.clear();
+                for n in nodes {
+                    if let Some((cost, count)) = self.price_of_clearing(search.job, pod, *n) {
+                        heap.push(Reverse((cost, count, self.rank(*n), *n)));
+                    }
+                }
+                if first {
+                    first = false;
+                    for _ in 0..skipped {
+                        heap.pop()?;
+                    }
+                }
+            }
+            let spot = loop {
+                let Reverse((.., node)) = heap.pop()?;
+                let mark = self.mark();
+                if let Some(list) = self.clear_by_moving(search.job, pod, node)
+                    && let Some(spot) = self.spot_on(pod, node)
+                {
+                    lifted.extend(list);
+                    break spot;
+                }
+                self.undo(mark);
+            };
+            self.put(pod, spot);
+            left -= 1;
+            if lifted.len() > MOST_MOVED {
+                return None;
+            }
+        }
+        if left > 0 {
+            return None;
+        }
+        self.place_again(search, lifted)
+    }
+
+    fn price_of_clearing(&mut self, job: JobId, pod: PodId, node: RowId) -> Option<(i64, usize)> {
+        let mark = self.mark();
+        let list = self.clear_by_moving(job, pod, node);
+        let price = list.map(|list| {
+            let pods: Vec<PodId> = list.iter().map(|(p, _)| *p).collect();
+            (self.loss_of(&list), pods.len())
+        });
+        self.undo(mark);
+        price
+    }
+
+    fn loss_of(&self, list: &[(PodId, (JobId, Spot))]) -> i64 {
+        let pods: Vec<PodId> = list.iter().map(|(p, _)| *p).collect();
+        self.loss(&pods)
+    }
+
+    /// Lifts the smallest movable pods of a node until the pod fits there, and puts those back
+    /// that are not in its way.
+    fn clear_by_moving(
+        &mut self,
+        newcomer: JobId,
+        pod: PodId,
+        node: RowId,
+    ) -> Option<Vec<(PodId, (JobId, Spot))>> {
+        if !self.lets_in(self.shape_of(pod), node) {
+            return None;
+        }
+        let mut here: Vec<(i64, PodId, JobId)> = self
+            .jobs_on(&[node])
+            .into_iter()
+            .filter(|(job, _)| self.movable(*job) && *job != newcomer)
+            .flat_map(|(job, pods)| pods.into_iter().map(move |p| (job, p)))
+            .filter(|(_, p)| self.pod(*p).is_some_and(|p| !p.protected))
+            .filter(|(_, p)| {
+                let at = self.pod(*p).and_then(|p| p.spot);
+                at.is_some_and(|s| s.row == node)
+            })
+            .map(|(job, p)| (self.parts(p), p, job))
+            .collect();
+        here.sort_unstable();
+        let mark = self.mark();
+        let mut lifted: Vec<(PodId, (JobId, Spot))> = Vec::new();
+        for (_, id, job) in here {
+            if self.spot_on(pod, node).is_some() {
+                break;
+            }
+            if let Some(spot) = self.pod(id).and_then(|p| p.spot) {
+                self.lift(id);
+                lifted.push((id, (job, spot)));
+            }
+        }
+        if self.spot_on(pod, node).is_none() {
+            self.undo(mark);
+            return None;
+        }
+        let mut kept = Vec::with_capacity(lifted.len());
+        while let Some((id, (job, spot))) = lifted.pop() {
+            let mark = self.mark();
+            self.put(id, spot);
+            if self.spot_on(pod, node).is_some() {
+                continue;
+            }
+            self.undo(mark);
+            kept.push((id, (job, spot)));
+        }
+        Some(kept)
+    }
+
+    /// A gang that would be left below its minimum starts anew as a whole.
+    fn lift_broken(&mut self, lifted: &mut Lifted) -> Option<BTreeSet<JobId>> {
+        let jobs: BTreeSet<JobId> = lifted.values().map(|(job, _)| *job).collect();
+        let broken: BTreeSet<JobId> = jobs.into_iter().filter(|j| !self.is_whole(*j)).collect();
+        for id in &broken {
+            let pods = self.job(*id)?.pods.clone();
+            for pod in pods {
+                let row = self.pod(pod)?;
+                let Some(spot) = row.spot.filter(|_| !row.waiting) else {
+                    continue;
+                };
+                if row.protected {
+                    return None;
+                }
+                self.lift(pod);
+                lifted.insert(pod, (*id, spot));
+            }
+        }
+        Some(broken)
+    }
+
+    /// Gives everybody that was lifted a place again, the largest first.
+    fn place_again(&mut self, search: &Search<'_>, mut lifted: Lifted) -> Option<Moves> {
+        let restarted = self.lift_broken(&mut lifted)?;
+        let mut jobs: BTreeMap<JobId, Vec<PodId>> = BTreeMap::new();
+        for (pod, (job, _)) in &lifted {
+            jobs.entry(*job).or_default().push(*pod);
+        }
+        let mut order: Vec<(Reverse<i64>, JobId, Vec<PodId>)> = jobs
+            .into_iter()
+            .map(|(job, pods)| {
+                let most = pods.iter().map(|p| self.parts(*p)).max().unwrap_or(0);
+                (Reverse(most), job, pods)
+            })
+            .collect();
+        order.sort();
+        for (_, job, pods) in &order {
+            let again = Search {
+                job: *job,
+                pods,
+                need: pods.len(),
+                pool: search.pool,
+            };
+            if !self.place(&again) {
+                return None;
+            }
+        }
+        let moved: Vec<(PodId, Spot, Spot)> = lifted
+            .iter()
+            .filter_map(|(pod, (job, old))| {
+                let new = self.pod(*pod)?.spot?;
+                let leaves = new != *old || restarted.contains(job);
+                leaves.then_some((*pod, *old, new))
+            })
+            .collect();
+        let pods: Vec<PodId> = moved.iter().map(|(p, _, _)| *p).collect();
+        Some(Moves {
+            victims: Vec::new(),
+            cost: self.loss(&pods),
+            moved,
+            placed: self.places_of(search.pods),
+        })
+    }
+}
