@@ -201,7 +201,10 @@ pub fn settle(state: &mut State, pods: &[Delta], plan: &Plan) -> usize {
     for action in plan.actions() {
         let Action::Bind {
             name, node, device, ..
-        } = action;
+        } = action
+        else {
+            continue;
+        };
         places.insert(name, (node, *device));
     }
     for delta in pods {

@@ -130,6 +130,28 @@ pub enum SimulateCommand {
     Muri(JobsArgs),
     /// Tenants of the Philly jobs on one pool, against each alone on its quota.
     Fair(FairArgs),
+    /// Small situations with an expected outcome: does the scheduler keep its rules?
+    Scenario(ScenarioArgs),
+}
+
+/// Arguments of `gpudeck simulate scenario`.
+#[derive(Debug, Clone, Args)]
+pub struct ScenarioArgs {
+    /// JSON files, each a list of cases in the neutral form (tests/scenarios/README.md).
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// In which form.
+    #[arg(long, short, value_enum, default_value_t = ScenarioOutput::Table)]
+    pub output: ScenarioOutput,
+}
+
+/// Forms of the result of scenarios.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ScenarioOutput {
+    /// What did not go as expected, and counts.
+    Table,
+    /// JSON: each case with its verdict and outcome.
+    Json,
 }
 
 /// Arguments of `gpudeck simulate mig`.

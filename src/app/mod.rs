@@ -13,6 +13,7 @@ pub mod fault;
 pub mod keep;
 pub mod log;
 pub mod place;
+pub mod scenario;
 pub mod schedule;
 pub mod serve;
 pub mod simulate;
@@ -66,6 +67,7 @@ pub async fn run() -> Result<()> {
             SimulateCommand::Philly(args) => simulate_jobs::philly(args),
             SimulateCommand::Muri(args) => simulate_jobs::muri(args),
             SimulateCommand::Fair(args) => simulate_jobs::sharing(args),
+            SimulateCommand::Scenario(args) => scenario::run(args),
         },
         Some(Command::Demo(args)) => demo(&cli, args).await,
         None => {

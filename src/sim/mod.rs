@@ -4,3 +4,4 @@ pub mod churn;
 pub mod jobs;
 pub mod mig;
 pub mod openb;
+pub mod scenario;

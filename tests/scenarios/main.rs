@@ -3,11 +3,15 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
-    clippy::panic
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::cast_possible_truncation
 )]
 
 mod faults;
 mod files;
+mod peers;
 mod port;
+mod random;
 mod same;
 mod tour;
