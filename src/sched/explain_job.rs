@@ -141,20 +141,16 @@ impl Trial<'_, '_> {
         let denied = self.world.admits(&self.unit, self.pool).err();
         let fits = self.fits();
         let mut predicted = None;
-        match denied {
-            Some(denied) => {
-                if fits || self.victims(None) > 0 {
-                    self.tell_denied(&denied);
-                }
+        if let Some(denied) = denied {
+            if fits || self.victims(None) > 0 {
+                self.tell_denied(&denied);
             }
-            None if !fits => {
-                self.priority();
-                self.guarantee();
-                self.topology();
-                self.nodes();
-                predicted = self.wait();
-            }
-            None => {}
+        } else if !fits {
+            self.priority();
+            self.guarantee();
+            self.topology();
+            self.nodes();
+            predicted = self.wait();
         }
         (predicted, self.found)
     }

@@ -327,7 +327,7 @@ impl<'a> Gather<'a> {
     }
 
     fn finish(mut self) -> Gathered<'a> {
-        self.jobs.sort_by(|(a, _), (b, _)| a.cmp(b));
+        self.jobs.sort_by_key(|(turn, _)| *turn);
         let mut builder = Builder::new(self.state, self.now);
         let mut leaving = false;
         for tracked in self.state.pods.values() {

@@ -234,7 +234,7 @@ impl World<'_> {
             return;
         };
         let gpu = self.parts_anywhere(first) > 0;
-        let mut sorted: Vec<((bool, u32, i64, u32), u32, RowId)> = list
+        let mut sorted: Vec<_> = list
             .drain(..)
             .map(|(room, row)| (self.order(room, row, room, gpu), room, row))
             .collect();

@@ -165,7 +165,11 @@ fn has(seen: &Seen, kind: Kind, namespace: &str, name: &str) -> bool {
         }),
         Kind::Event => cluster.events().any(|e| is_it(&e.meta)),
         Kind::PriorityClass => cluster.priority_classes().any(|c| is_it(&c.meta)),
-        Kind::VolumeClaim | Kind::Volume | Kind::ResourceClaim | Kind::Foreign(_) => false,
+        Kind::VolumeClaim
+        | Kind::Volume
+        | Kind::ResourceClaim
+        | Kind::GpuQueue
+        | Kind::Foreign(_) => false,
     }
 }
 
