@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ahash::{AHashMap, AHashSet};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -72,6 +72,8 @@ struct Loop {
     told: mpsc::UnboundedSender<Vec<Delta>>,
     backlog: VecDeque<Vec<Action>>,
     in_flight: JoinSet<Written>,
+    /// What the tasks in flight were given.
+    sent: AHashMap<task::Id, Vec<Action>>,
 }
 
 /// Runs until `stop`; then waits for the answers to what it has sent, and gives the lease back.
@@ -111,6 +113,7 @@ pub async fn run(
         told,
         backlog: VecDeque::new(),
         in_flight: JoinSet::new(),
+        sent: AHashMap::new(),
     };
     let mut due = Instant::now() + HEARTBEAT;
     // A receiver that is gone only means that nobody shows who leads.
@@ -126,10 +129,8 @@ pub async fn run(
                 }
                 due = due.min(Instant::now() + GATHER);
             }
-            Some(written) = this.in_flight.join_next(), if !this.in_flight.is_empty() => {
-                if let Ok(written) = written {
-                    this.settle(&written);
-                }
+            Some(written) = this.in_flight.join_next_with_id(), if !this.in_flight.is_empty() => {
+                this.answered(written);
                 this.write_more();
                 due = due.min(Instant::now() + GATHER);
             }
@@ -234,7 +235,7 @@ impl Loop {
                     self.unconfirmed
                         .insert(decision.pod.clone(), decision.clone());
                 }
-                DecisionKind::Waiting(_) => self.record(&decision),
+                DecisionKind::Waiting(_) | DecisionKind::Leaves { .. } => self.record(&decision),
             }
             let delta = Delta::Decision(decision);
             self.state.apply(&delta);
@@ -256,11 +257,35 @@ impl Loop {
                 return;
             };
             let writer = self.writer.clone();
-            self.in_flight.spawn(async move {
+            let sent = group.clone();
+            let task = self.in_flight.spawn(async move {
                 let outcomes = writer.execute(&group).await;
                 (group, outcomes)
             });
+            self.sent.insert(task.id(), sent);
         }
+    }
+
+    /// Takes in the answers to one group; whether it is known what became of all of it. A write
+    /// that broke off may have been made.
+    fn answered(&mut self, written: Result<(task::Id, Written), JoinError>) -> bool {
+        let (id, written) = match written {
+            Ok((id, written)) => (id, Some(written)),
+            Err(e) => (e.id(), None),
+        };
+        let sent = self.sent.remove(&id).unwrap_or_default();
+        let written = written.unwrap_or_else(|| {
+            let why = "the write broke off";
+            let unknown = |_: &Action| Outcome::Unknown { why: why.into() };
+            let outcomes = sent.iter().map(unknown).collect();
+            (sent, outcomes)
+        });
+        let known = !written
+            .1
+            .iter()
+            .any(|o| matches!(o, Outcome::Unknown { .. }));
+        self.settle(&written);
+        known
     }
 
     /// Takes in the answers to writes under way, for a while; whether it is known of all what
@@ -269,14 +294,8 @@ impl Loop {
         self.backlog.clear();
         let all = async {
             let mut known = true;
-            while let Some(written) = self.in_flight.join_next().await {
-                let Ok(written) = written else {
-                    known = false;
-                    continue;
-                };
-                let unknown = |o: &Outcome| matches!(o, Outcome::Unknown { .. });
-                known &= !written.1.iter().any(unknown);
-                self.settle(&written);
+            while let Some(written) = self.in_flight.join_next_with_id().await {
+                known &= self.answered(written);
             }
             known
         };
@@ -298,7 +317,7 @@ impl Loop {
                     ..
                 } => (pod, namespace, name),
                 Action::Evict { .. } => {
-                    self.settle_eviction(action, outcome);
+                    news.extend(self.settle_eviction(action, outcome));
                     continue;
                 }
             };
@@ -314,12 +333,13 @@ impl Loop {
                 // The place is held until the watch shows what became of it, or it expires.
                 Outcome::Unknown { why } => {
                     tracing::warn!(%namespace, %name, %why, "no answer to a binding");
+                    self.state.doubt(action);
                     Reason::Unanswered {
                         message: why.clone(),
                     }
                 }
                 Outcome::NotBegun { .. } => {
-                    self.state.forget(action);
+                    self.state.take_back(action);
                     let Some(cut) = &cut else { continue };
                     cut.clone()
                 }
@@ -347,20 +367,52 @@ impl Loop {
     }
 
     /// A refused victim stays where it is and is left alone for a while; whoever it was to leave
-    /// for asks again.
-    fn settle_eviction(&mut self, action: &Action, outcome: &Outcome) {
+    /// for asks again. What is told of one that leaves.
+    fn settle_eviction(&mut self, action: &Action, outcome: &Outcome) -> Option<Arc<Decision>> {
         match outcome {
-            Outcome::Done => tracing::info!(%action, "evicted"),
-            Outcome::Unknown { why } => tracing::warn!(%action, %why, "no answer to an eviction"),
+            Outcome::Done => {
+                tracing::info!(%action, "evicted");
+                return self.leaves(action);
+            }
+            Outcome::Unknown { why } => {
+                tracing::warn!(%action, %why, "no answer to an eviction");
+                self.state.doubt(action);
+            }
             Outcome::NotBegun { why } => {
                 tracing::debug!(%action, %why, "not evicted");
-                self.state.forget(action);
+                self.state.take_back(action);
             }
             Outcome::Refused { code, message } => {
                 tracing::info!(%action, code, %message, "the eviction was refused");
                 self.state.forget(action);
             }
         }
+        None
+    }
+
+    fn leaves(&self, action: &Action) -> Option<Arc<Decision>> {
+        let Action::Evict {
+            pod,
+            namespace,
+            name,
+            node,
+            preemptor,
+            why,
+        } = action
+        else {
+            return None;
+        };
+        Some(Arc::new(Decision {
+            pod: pod.clone(),
+            namespace: namespace.clone(),
+            name: name.clone(),
+            kind: DecisionKind::Leaves {
+                node: node.clone(),
+                preemptor: preemptor.clone(),
+                why: why.clone(),
+            },
+            at: self.source.now(),
+        }))
     }
 }
 

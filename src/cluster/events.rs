@@ -132,6 +132,15 @@ fn words(decision: &Decision) -> (&'static str, &'static str, String) {
             ),
         ),
         DecisionKind::Waiting(reason) => ("FailedScheduling", "Warning", reason.to_string()),
+        DecisionKind::Leaves {
+            node,
+            preemptor: (namespace, name),
+            why,
+        } => (
+            "Preempted",
+            "Normal",
+            format!("evicted from {node} for {namespace}/{name}: {why}"),
+        ),
     };
     let mut note = clean(&note, MAX_NOTE).into_owned();
     while note.len() > MAX_NOTE {
@@ -243,7 +252,11 @@ impl Scribe {
             "eventTime": format!("{:.6}", self.source.now()),
             "reportingController": "gpudeck",
             "reportingInstance": clean(&self.instance, 120),
-            "action": if reason == "Scheduled" { "Binding" } else { "Scheduling" },
+            "action": match reason {
+                "Scheduled" => "Binding",
+                "Preempted" => "Preempting",
+                _ => "Scheduling",
+            },
             "reason": reason,
             "regarding": {"apiVersion": "v1", "kind": "Pod", "namespace": &*decision.namespace,
                 "name": &*decision.name, "uid": &*decision.pod.0},

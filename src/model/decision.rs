@@ -216,6 +216,15 @@ pub enum DecisionKind {
     },
     /// Left waiting.
     Waiting(Reason),
+    /// Evicted for another pod that has a right to its place.
+    Leaves {
+        /// The node that it leaves.
+        node: Str,
+        /// Namespace and name of the pod it leaves for.
+        preemptor: (Str, Str),
+        /// By which right, and what it costs, in words.
+        why: Str,
+    },
 }
 
 /// One decision about one pod.

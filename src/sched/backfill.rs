@@ -5,13 +5,13 @@
 //! far as this goes, so a job that waits for it has no time and no reservation.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::decide::Round;
-use super::filters::{Verdict, judge};
 use super::slot::Slot;
-use super::turn::{PodId, Search, Spot, Unit, World};
+use super::turn::{PodId, PodRow, Search, Spot, Unit, World};
 use super::view::RowId;
 use crate::model::Pod;
 
@@ -19,6 +19,9 @@ use crate::model::Pod;
 const RUNTIME_ESTIMATE: &str = "gpudeck.dev/runtime-estimate";
 /// Blocked jobs with a reservation.
 const MOST_RESERVED: usize = 8;
+
+/// Pods and when they end, the first to end first.
+pub(super) type Ends = Vec<(Timestamp, PodId)>;
 
 /// A place at a time to come.
 #[derive(Clone)]
@@ -39,22 +42,23 @@ pub(super) fn runtime_secs(pod: &Pod) -> Option<i64> {
 }
 
 /// When a pod that runs ends. One that runs over its estimate ends any moment.
-fn end_of(pod: &Pod, now: Timestamp) -> Option<Timestamp> {
-    let secs = runtime_secs(pod)?;
-    let started = pod.started.unwrap_or(now);
+fn end_of(row: &PodRow, now: Timestamp) -> Option<Timestamp> {
+    let secs = row.runtime_secs?;
+    let started = row.pod.started.unwrap_or(now);
     let end = started.checked_add(SignedDuration::from_secs(secs)).ok()?;
     Some(end.max(now))
 }
 
 impl World<'_> {
     /// The pods that end at a known time, the first to end first.
-    pub(super) fn ends(&self, now: Timestamp) -> Vec<(Timestamp, PodId)> {
-        let mut ends: Vec<(Timestamp, PodId)> = (0..self.pods.len())
+    pub(super) fn ends(&self) -> Ends {
+        let now = self.now;
+        let mut ends: Ends = (0..self.pods.len())
             .map(PodId)
             .filter_map(|id| {
                 let row = self.pod(id)?;
-                row.spot?;
-                Some((end_of(&row.pod, now)?, id))
+                let end = end_of(row, now)?;
+                row.spot.map(|_| (end, id))
             })
             .collect();
         ends.sort_unstable();
@@ -67,36 +71,74 @@ impl World<'_> {
         &mut self,
         search: &Search<'_>,
         ends: &[(Timestamp, PodId)],
-        now: Timestamp,
     ) -> Option<(Timestamp, Vec<(PodId, Spot)>)> {
-        let mut times: Vec<Timestamp> = ends.iter().map(|(t, _)| *t).collect();
-        times.dedup();
-        let at = |count: usize| match count.checked_sub(1) {
-            None => Some(now),
-            Some(last) => times.get(last).copied(),
+        self.look_at(search.pods);
+        let mark = self.mark();
+        // By how many ends a prefix of them, with all that end at the same time, is long.
+        let whole = |count: usize| match count.checked_sub(1).and_then(|at| ends.get(at)) {
+            Some((time, _)) => ends.partition_point(|(t, _)| t <= time),
+            None => 0,
         };
-        // With more pods gone there is never less room.
-        let (mut low, mut high) = (0, times.len());
+        let (mut low, mut high) = (0, ends.len());
         let mut found = None;
+        let mut step = 1;
+        // With more pods gone there is never less room: first in growing steps, then in between.
+        let mut marks: Vec<(usize, usize)> = vec![(0, mark)];
+        let mut next = 0;
         while low <= high {
-            let middle = usize::midpoint(low, high);
-            let time = at(middle)?;
-            let mark = self.mark();
-            for (_, pod) in ends.iter().filter(|(end, _)| *end <= time && middle > 0) {
-                self.lift(*pod);
-            }
+            let count = whole(next);
+            self.lift_first(ends, count, &mut marks);
+            let tried = self.mark();
             let fits = self.place(search);
             if fits {
-                found = Some((time, self.places_of(search.pods)));
+                let time = count.checked_sub(1).and_then(|at| ends.get(at));
+                let at = time.map_or(self.now, |(t, _)| *t);
+                found = Some((at, self.places_of(search.pods)));
+                self.undo(tried);
+                let Some(below) = count.checked_sub(1) else {
+                    break;
+                };
+                // Only whole times are tried: the one before this ends where this begins.
+                let same = ends.get(below).map(|(t, _)| *t);
+                high = ends.partition_point(|(t, _)| Some(*t) < same);
+            } else {
+                low = count + 1;
             }
-            self.undo(mark);
-            match (fits, middle) {
-                (true, 0) => break,
-                (true, _) => high = middle - 1,
-                (false, _) => low = middle + 1,
+            if low > high {
+                break;
             }
+            next = if found.is_some() {
+                usize::midpoint(low, high)
+            } else {
+                step *= 4;
+                step.min(high).max(low)
+            };
         }
+        self.undo(mark);
         found
+    }
+
+    /// Lifts just the first `count` of those who end.
+    fn lift_first(
+        &mut self,
+        ends: &[(Timestamp, PodId)],
+        count: usize,
+        marks: &mut Vec<(usize, usize)>,
+    ) {
+        while let Some((lifted, mark)) = marks.last().copied() {
+            if lifted <= count {
+                for (_, pod) in ends.get(lifted..count).unwrap_or_default() {
+                    self.lift(*pod);
+                }
+                if count > lifted {
+                    marks.push((count, self.mark()));
+                }
+                return;
+            }
+            marks.pop();
+            let before = marks.last().map_or(mark, |(_, mark)| *mark);
+            self.undo(before);
+        }
     }
 }
 
@@ -106,9 +148,19 @@ impl Round<'_> {
         if unit.surplus || self.reserved.len() >= MOST_RESERVED {
             return;
         }
-        let now = self.now;
-        let ends = self.world.ends(now);
+        let world = &self.world;
+        let ends = self
+            .ends
+            .get_or_insert_with(|| Arc::new(world.ends()))
+            .clone();
         if ends.is_empty() {
+            return;
+        }
+        let signature = self.signature(unit, pool);
+        if signature
+            .as_ref()
+            .is_some_and(|s| self.unreservable.contains(s))
+        {
             return;
         }
         let search = Search {
@@ -117,12 +169,11 @@ impl Round<'_> {
             need: unit.need,
             pool,
         };
-        let Some((at, places)) = self.world.first_start(&search, &ends, now) else {
+        let found = self.world.first_start(&search, &ends);
+        let Some((at, places)) = found.filter(|(at, _)| *at > self.now) else {
+            self.unreservable.extend(signature);
             return;
         };
-        if at <= now {
-            return;
-        }
         let mark = self.world.mark();
         for (_, pod) in ends.iter().filter(|(end, _)| *end <= at) {
             self.world.lift(*pod);
@@ -153,16 +204,16 @@ impl Round<'_> {
         true
     }
 
-    /// For each row whether the pod may start there now without standing in a reserved place;
-    /// `None` when it may anywhere.
-    pub(super) fn clear_rows(&self, pod: PodId, pool: usize) -> Option<Vec<bool>> {
-        if self.world.tree.pools() == 1 && self.reserved.is_empty() {
-            return None;
-        }
-        let clear = |row: RowId| {
-            self.world.is_in(row, pool) && is_clear(&self.world, &self.reserved, self.now, pod, row)
+    /// Which of the first reservations the pod would outlast, a bit each.
+    pub(super) fn outlasted(&self, pod: PodId) -> u64 {
+        let Some(row) = self.world.pod(pod) else {
+            return 0;
         };
-        Some(self.world.rows().map(clear).collect())
+        let outlasts = |r: &Reservation| !ends_before(row, self.now, r.at);
+        self.reserved
+            .iter()
+            .take(64)
+            .fold(0, |bits, r| bits << 1 | u64::from(outlasts(r)))
     }
 
     /// What is started now is taken from what the reservations leave.
@@ -171,13 +222,14 @@ impl Round<'_> {
     }
 }
 
-fn ends_before(pod: &Pod, now: Timestamp, at: Timestamp) -> bool {
-    runtime_secs(pod)
+fn ends_before(row: &PodRow, now: Timestamp, at: Timestamp) -> bool {
+    row.runtime_secs
         .and_then(|secs| now.checked_add(SignedDuration::from_secs(secs)).ok())
         .is_some_and(|end| end <= at)
 }
 
-fn is_clear(
+/// A pod that starts on this row now stands in nobody's reserved place.
+pub(super) fn is_clear(
     world: &World<'_>,
     reserved: &[Reservation],
     now: Timestamp,
@@ -191,14 +243,11 @@ fn is_clear(
         let Some(slot) = reservation.rows.get(&row) else {
             return true;
         };
-        if ends_before(&of.pod, now, reservation.at) {
+        if ends_before(of, now, reservation.at) {
             return true;
         }
-        let (Some(shape), Some(known)) = (world.shapes.get(of.shape.0), world.row(row)) else {
-            return false;
-        };
-        let fixed = shape.fixed.get(row.0).copied();
-        fixed.is_some_and(|f| judge(&shape.class, f, known, slot) == Verdict::Fits)
+        let known = world.row(row);
+        known.is_some_and(|known| world.fits_in(of.shape, row, known, slot))
     })
 }
 
@@ -214,7 +263,7 @@ fn take_from(
         return;
     };
     for reservation in reserved {
-        if ends_before(&of.pod, now, reservation.at) {
+        if ends_before(of, now, reservation.at) {
             continue;
         }
         if let Some(slot) = reservation.rows.get_mut(&spot.row) {

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::backfill::Reservation;
+use super::backfill::{Ends, Reservation};
+use super::class::ClassId;
 use super::explain;
-use super::holds::owner_of;
-use super::jobs::{gather, is_older};
+use super::jobs::is_older;
 use super::queue::{Parts, to_milli_gpu};
 use super::reclaim::{Denied, Grade};
 use super::scratch::Scratch;
 use super::state::State;
-use super::turn::{Failed, Hopeless, JobId, PodId, Spot, World};
+use super::turn::{Failed, JobId, PodId, Spot, Verdicts, World};
 use super::view::Siblings;
 use crate::model::{Decision, DecisionKind, Pod, Reason, Str, Uid};
 use crate::plan::{Action, HeldPlace, Hold, Plan};
@@ -33,30 +33,36 @@ pub fn decide(state: &State, now: Timestamp) -> Plan {
     if state.blocked().is_some() || state.queue.is_empty() {
         return Plan::default();
     }
-    let mut gathered = gather(state, now);
+    let mut world = World::open(state, now);
+    let shares = world.all_shares();
+    let verdicts = world.verdicts(&shares);
     let mut round = Round {
         state,
         now,
         scratch: Scratch::new(state),
-        shares: gathered.world.all_shares(&gathered.waiting),
-        world: gathered.world,
-        leaving: gathered.leaving,
-        failed: BTreeSet::new(),
-        hopeless: BTreeSet::new(),
+        leaving: world.leaving,
+        world,
+        shares,
+        verdicts,
         reserved: Vec::new(),
+        unreservable: BTreeSet::new(),
+        ends: None,
+        stuck: BTreeMap::new(),
+        searches: 0,
         siblings: BTreeMap::new(),
         placed: 0,
         evictions: Vec::new(),
+        left: 0,
         plan: Plan::default(),
     };
-    for (pod, reason) in &gathered.told {
-        round.wait(pod, reason);
-    }
-    round.go(&gathered.waiting);
+    round.tell_all();
+    round.go();
     round.scratch.finish();
-    if !round.evictions.is_empty() {
-        round.plan.groups.push(round.evictions);
-    }
+    let changed = round.placed > 0 || round.left > 0;
+    round
+        .world
+        .keep_verdicts(round.verdicts, round.shares, changed);
+    round.world.close();
     round.plan
 }
 
@@ -72,14 +78,25 @@ pub(super) struct Round<'a> {
     pub(super) shares: Vec<Vec<Parts>>,
     /// Some place becomes free later.
     pub(super) leaving: bool,
-    pub(super) failed: BTreeSet<Failed>,
-    pub(super) hopeless: BTreeSet<Hopeless>,
+    /// What was tried in vain while nothing has become free since.
+    pub(super) verdicts: Verdicts,
     /// Places at a time to come.
     pub(super) reserved: Vec<Reservation>,
+    /// Starts for which no time was found.
+    pub(super) unreservable: BTreeSet<Failed>,
+    /// When running pods end, as long as it is right.
+    pub(super) ends: Option<Arc<Ends>>,
+    /// Classes that found no row clear of reservations, by what they outlast, and when that was.
+    pub(super) stuck: BTreeMap<(ClassId, usize, u64), (u32, usize)>,
+    /// Searches for moves so far.
+    pub(super) searches: usize,
     /// Siblings of pods that are kept apart, with those placed in this round.
     pub(super) siblings: BTreeMap<Uid, Siblings>,
     pub(super) placed: u32,
+    /// Who leaves for one job.
     pub(super) evictions: Vec<Action>,
+    /// Pods that leave.
+    pub(super) left: usize,
     pub(super) plan: Plan,
 }
 
@@ -95,15 +112,23 @@ impl Round<'_> {
         self.world.row(spot.row).map(|r| r.name.clone())
     }
 
+    /// Pods that wait whatever the nodes look like are told so.
+    fn tell_all(&mut self) {
+        for id in self.world.telling.clone() {
+            let told = self.world.job(id).map(|j| j.told.clone());
+            for (pod, reason) in told.unwrap_or_default() {
+                self.wait(&pod, &reason);
+            }
+        }
+    }
+
     /// These pods are bound now, together.
     pub(super) fn begin(&mut self, places: Vec<Placed>) {
         let mut group = Vec::with_capacity(places.len());
         for (id, spot, why) in places {
             self.take_from_reservations(id, spot);
             self.world.put(id, spot);
-            if let Some(row) = self.world.pods.get_mut(id.0) {
-                row.waiting = false;
-            }
+            self.world.begin(id);
             let (Some(pod), Some(node)) = (self.pod(id), self.node(spot)) else {
                 continue;
             };
@@ -121,7 +146,7 @@ impl Round<'_> {
                 device: spot.held.shared_device(),
             });
         }
-        self.world.settle();
+        self.ends = None;
         self.plan.groups.push(group);
     }
 
@@ -134,6 +159,7 @@ impl Round<'_> {
             .and_then(|p| self.pod(*p));
         if let (Some(pod), Some(preemptor), Some(node)) = (self.pod(id), preemptor, self.node(from))
         {
+            self.left += 1;
             self.evictions.push(Action::Evict {
                 pod: pod.meta.uid.clone(),
                 namespace: pod.meta.namespace.clone(),
@@ -171,7 +197,7 @@ impl Round<'_> {
                 "queue {mine} is below its guarantee and nothing smaller of queue {theirs} serves"
             ),
         };
-        let secs = pod.map_or(0, |p| p.loss_secs);
+        let secs = pod.map_or(0, |p| self.world.loss_secs(p));
         let milli = to_milli_gpu(self.world.parts_anywhere(id));
         let loss = secs.saturating_mul(milli) / 1_000;
         format!("{right}; about {loss} GPU-seconds of work are lost")
@@ -179,14 +205,12 @@ impl Round<'_> {
 
     /// These places are kept for a job.
     pub(super) fn keep(&mut self, job: JobId, places: &[(PodId, Spot)]) {
-        let gang = self.world.job(job).and_then(|j| j.gang.clone());
-        let mut owner: Option<Str> = None;
+        let owner = self.world.job(job).map(|j| j.owner.clone());
         let mut kept = Vec::with_capacity(places.len());
         for (id, spot) in places {
             let (Some(pod), Some(node)) = (self.pod(*id), self.node(*spot)) else {
                 continue;
             };
-            owner.get_or_insert_with(|| owner_of(&pod, gang.as_ref()));
             kept.push(HeldPlace {
                 pod: pod.meta.uid.clone(),
                 node,

@@ -4,7 +4,6 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::fabric::Level;
-use super::jobs::gather;
 use super::queue::{Parts, QueueId, to_milli_gpu};
 use super::reclaim::{Claimant, Denied};
 use super::state::State;
@@ -62,32 +61,28 @@ const MOST_NODES: u32 = 64;
 /// Explains why the job of a pod waits; `None` when it does not, or waits for something that is not
 /// the scheduler's to give.
 pub fn explain(state: &State, now: Timestamp, pod: &Uid) -> Option<Explanation> {
-    let mut gathered = gather(state, now);
-    let waits = |id: &JobId| {
-        let pods = gathered.world.job(*id).map(|j| &j.pods);
-        pods.into_iter().flatten().any(|p| {
-            gathered
-                .world
-                .pod(*p)
-                .is_some_and(|p| p.pod.meta.uid == *pod && p.waiting)
-        })
-    };
-    let id = gathered.waiting.iter().copied().find(waits)?;
-    let shares = gathered.world.all_shares(&gathered.waiting);
-    let world = &mut gathered.world;
-    for shape in 0..world.shapes.len() {
-        world.look(super::turn::ShapeId(shape));
-    }
-    let position = position(world, &gathered.waiting, &shares, id);
+    let mut world = World::open(state, now);
+    let explanation = explain_in(&mut world, pod);
+    world.close();
+    explanation
+}
+
+fn explain_in(world: &mut World<'_>, pod: &Uid) -> Option<Explanation> {
+    let (state, now) = (world.state, world.now);
+    let id = world.waiting_job_of(pod)?;
+    let shares = world.all_shares();
+    let pods = world.job(id).map(|j| j.pods.clone())?;
+    world.look_at(&pods);
+    let position = position(world, &shares, id);
     let queue = world.job(id).map(|j| j.queue)?;
     let reason = state.decision(pod).and_then(|d| match &d.kind {
         DecisionKind::Waiting(reason) => Some(reason.clone()),
-        DecisionKind::Placed { .. } => None,
+        DecisionKind::Placed { .. } | DecisionKind::Leaves { .. } => None,
     });
     let mut explanation = Explanation {
         queue: world.tree.node(queue).name.clone(),
         position,
-        waiting: gathered.waiting.len(),
+        waiting: world.waiting.len(),
         reason,
         predicted_start: None,
         near_misses: Vec::new(),
@@ -112,16 +107,16 @@ pub fn explain(state: &State, now: Timestamp, pod: &Uid) -> Option<Explanation> 
 }
 
 /// The place of a job in the order of turns, if nothing else happened.
-fn position(world: &World<'_>, waiting: &[JobId], shares: &[Vec<Parts>], id: JobId) -> usize {
-    let mut lines = Lines::new(world, waiting.iter().copied());
+fn position(world: &World<'_>, shares: &[Vec<Parts>], id: JobId) -> usize {
+    let mut lines = Lines::new(world, shares, world.waiting.iter().copied());
     let mut position = 0;
-    while let Some(unit) = lines.next(world, shares) {
+    while let Some(unit) = lines.next() {
         position += 1;
         if unit.job == id {
             break;
         }
         let queue = world.job(unit.job).map(|j| j.queue).unwrap_or_default();
-        lines.drop_first(world, queue);
+        lines.drop_first(world, shares, queue);
     }
     position
 }
@@ -303,7 +298,7 @@ impl Trial<'_, '_> {
             return;
         }
         let tree = self.world.tree.clone();
-        self.world.tree.guarantee(self.queue, self.pool, wanted);
+        std::sync::Arc::make_mut(&mut self.world.tree).guarantee(self.queue, self.pool, wanted);
         let pods = self.victims(None);
         self.world.tree = tree;
         if pods > 0 {
@@ -387,7 +382,7 @@ impl Trial<'_, '_> {
     }
 
     fn wait(&mut self) -> Option<Timestamp> {
-        let ends = self.world.ends(self.now);
+        let ends = self.world.ends();
         if ends.is_empty() {
             return None;
         }
@@ -398,7 +393,7 @@ impl Trial<'_, '_> {
             need: unit.need,
             pool: self.pool,
         };
-        let (at, _) = self.world.first_start(&search, &ends, self.now)?;
+        let (at, _) = self.world.first_start(&search, &ends)?;
         let secs = at.duration_since(self.now).as_secs().max(0);
         let within = SignedDuration::from_secs(secs);
         self.tell(

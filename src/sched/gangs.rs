@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::backfill;
 use super::class::ClassId;
 use super::decide::{Placed, Round};
 use super::explain_gang;
@@ -37,15 +38,27 @@ impl Round<'_> {
 
     /// Where it costs least among the rows of the pool that it keeps no reserved place from.
     fn place_one(&mut self, pod: PodId, class: ClassId, pool: usize) -> Option<scratch::Spot> {
-        match self.clear_rows(pod, pool) {
-            None => match self.pod(pod)?.meta.controller() {
+        if self.world.tree.pools() == 1 && self.reserved.is_empty() {
+            return match self.pod(pod)?.meta.controller() {
                 Some(owner) if self.state.is_spread(class) => self.apart(&owner.uid, class),
                 _ => self.scratch.place(class),
-            },
-            Some(clear) => self
-                .scratch
-                .place_among(class, |row| clear.get(row.0).copied().unwrap_or(false)),
+            };
         }
+        // What found no row before finds none now, unless something was started since.
+        let key = (class, pool, self.outlasted(pod));
+        let when = (self.placed, self.reserved.len());
+        if self.stuck.get(&key) == Some(&when) {
+            return None;
+        }
+        self.world.look(self.world.shape_of(pod));
+        let (world, reserved, now) = (&self.world, &self.reserved, self.now);
+        let found = self.scratch.place_among(class, |row| {
+            world.is_in(row, pool) && backfill::is_clear(world, reserved, now, pod, row)
+        });
+        if found.is_none() {
+            self.stuck.insert(key, when);
+        }
+        found
     }
 
     /// Apart from the pods of the same owner, those placed in this round among them.

@@ -28,6 +28,7 @@ struct Kept {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holds {
     kept: BTreeMap<Str, Kept>,
+    /// Evictions, and since when it is not known whether the server has taken them.
     evicting: BTreeMap<Uid, Option<Timestamp>>,
     /// Pods that are left alone, and since when.
     refused: BTreeMap<Uid, Option<Timestamp>>,
@@ -35,8 +36,20 @@ pub(super) struct Holds {
 
 impl Holds {
     /// An eviction is written.
-    pub(super) fn evicting(&mut self, pod: &Uid, now: Option<Timestamp>) {
-        self.evicting.insert(pod.clone(), now);
+    pub(super) fn evicting(&mut self, pod: &Uid) {
+        self.evicting.insert(pod.clone(), None);
+    }
+
+    /// The eviction was never sent.
+    pub(super) fn not_evicting(&mut self, pod: &Uid) {
+        self.evicting.remove(pod);
+    }
+
+    /// The server gave no certain answer to an eviction.
+    pub(super) fn doubt_eviction(&mut self, pod: &Uid, since: Option<Timestamp>) {
+        if let Some(doubted) = self.evicting.get_mut(pod) {
+            *doubted = since;
+        }
     }
 
     /// The server refused an eviction: the pod stays, and is left alone for a while.
@@ -50,6 +63,11 @@ impl Holds {
     pub(super) fn gone(&mut self, pod: &Uid) {
         self.evicting.remove(pod);
         self.refused.remove(pod);
+    }
+
+    /// All that are on their way out by our decision.
+    pub(super) fn all_evicting(&self) -> impl Iterator<Item = &Uid> {
+        self.evicting.keys()
     }
 
     /// It is on its way out by our decision.
@@ -89,20 +107,34 @@ impl Holds {
         self.kept.iter().map(|(owner, k)| (owner, &k.places[..]))
     }
 
-    /// Gives up what has waited too long.
-    pub(super) fn expire(&mut self, now: Timestamp, config: &SchedConfig) {
+    /// Gives up what has waited too long, and tells the pods of which it is given up that they
+    /// leave or are left alone, and whether a place is not held any more.
+    pub(super) fn expire(&mut self, now: Timestamp, config: &SchedConfig) -> (Vec<Uid>, bool) {
         let over = |since: &mut Option<Timestamp>, secs: i64| {
             // A clock that was set back must not hold a place for ever.
             let from = since.map_or(now, |s| s.min(now));
             *since = Some(from);
             now.duration_since(from) >= SignedDuration::from_secs(secs)
         };
+        let held = self.kept.len();
         self.kept
             .retain(|_, kept| !over(&mut kept.since, config.hold_secs));
-        self.evicting
-            .retain(|_, since| !over(since, config.hold_secs));
-        self.refused
-            .retain(|_, since| !over(since, config.eviction_backoff_secs));
+        let mut pods = Vec::new();
+        self.evicting.retain(|pod, doubted| {
+            let gone = doubted.is_some() && over(doubted, config.hold_secs);
+            if gone {
+                pods.push(pod.clone());
+            }
+            !gone
+        });
+        self.refused.retain(|pod, since| {
+            let gone = over(since, config.eviction_backoff_secs);
+            if gone {
+                pods.push(pod.clone());
+            }
+            !gone
+        });
+        (pods, self.kept.len() != held)
     }
 }
 

@@ -2,18 +2,14 @@
 //! what keeps pods from starting whatever the nodes look like.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::explain;
 use super::gang::{self, GangKey};
-use super::queue::QueueId;
 use super::state::{State, Tracked};
 use super::topology::{TOPOLOGY, Wish};
-use super::turn::JobId;
-use super::turn::World;
-use super::turn::build::{Builder, NewJob};
+use super::turn::NewJob;
 use crate::model::{Decision, DecisionKind, Kind, Phase, Pod, Reason, Uid};
 
 /// How long after a pod's creation its Job may be missing before that is worth a word.
@@ -29,78 +25,93 @@ enum Need {
     NotYetKnown,
 }
 
-/// What was found.
-pub(super) struct Gathered<'a> {
-    pub(super) world: World<'a>,
-    /// Jobs that may start, in submit order.
-    pub(super) waiting: Vec<JobId>,
-    /// Pods that wait whatever the nodes look like.
-    pub(super) told: Vec<(Arc<Pod>, Reason)>,
-    /// Some pod is on its way out.
-    pub(super) leaving: bool,
-}
-
 struct Gather<'a> {
     state: &'a State,
     now: Timestamp,
-    jobs: Vec<(Order<'a>, NewJob<'a>)>,
-    told: Vec<(Arc<Pod>, Reason)>,
-    seen: BTreeSet<&'a GangKey>,
-    taken: BTreeSet<&'a Uid>,
+    jobs: Vec<NewJob<'a>>,
 }
 
-/// Submit order.
-type Order<'a> = (Timestamp, &'a str, &'a str, &'a str);
-
-fn order_of(pod: &Pod) -> Order<'_> {
-    (
-        pod.meta.created.unwrap_or(Timestamp::MAX),
-        &pod.meta.namespace,
-        &pod.meta.name,
-        &pod.meta.uid.0,
-    )
-}
-
-/// Gathers the jobs of a state.
-pub(super) fn gather(state: &State, now: Timestamp) -> Gathered<'_> {
+/// Gathers the jobs of these pods without a gang, and of these gangs.
+pub(super) fn gather<'a>(
+    state: &'a State,
+    now: Timestamp,
+    alone: &BTreeSet<&'a Uid>,
+    gangs: &BTreeSet<&'a GangKey>,
+) -> Vec<NewJob<'a>> {
     let mut gather = Gather {
         state,
         now,
         jobs: Vec::new(),
-        told: Vec::new(),
-        seen: BTreeSet::new(),
-        taken: BTreeSet::new(),
     };
-    for uid in state.queue.values() {
+    for uid in alone {
         if let Some(tracked) = state.tracked(uid) {
-            gather.waiting(tracked);
+            if tracked.waiting.is_some() {
+                gather.alone(tracked);
+            } else if gather.runs(tracked) {
+                gather.run_alone(tracked);
+            }
         }
     }
-    for tracked in state.pods.values() {
-        gather.running(tracked);
+    for key in gangs {
+        gather.members(key);
     }
-    gather.finish()
+    gather.jobs
 }
 
 impl<'a> Gather<'a> {
-    fn waiting(&mut self, tracked: &'a Tracked) {
-        let Some(key) = &tracked.gang else {
-            self.alone(tracked);
-            return;
-        };
-        if self.seen.contains(key) {
-            return;
-        }
-        match self.need(key, &tracked.pod) {
-            Ok(Need::Alone) => self.alone(tracked),
-            Ok(Need::NotYetKnown) => {}
-            Ok(Need::Pods(need)) => {
-                self.seen.insert(key);
-                self.gang(key, need);
+    fn members(&mut self, key: &'a GangKey) {
+        let state = self.state;
+        let mut waiting: Vec<&Tracked> =
+            state.members(key).filter(|t| t.waiting.is_some()).collect();
+        waiting.sort_by(|a, b| {
+            let order = |t: &'a Tracked| t.waiting.as_ref().map(|(key, _)| key);
+            order(a).cmp(&order(b))
+        });
+        for (at, tracked) in waiting.iter().enumerate() {
+            match self.need(key, &tracked.pod) {
+                Ok(Need::Alone) => self.alone(tracked),
+                Ok(Need::NotYetKnown) => self.say_nothing(tracked),
+                Ok(Need::Pods(need)) => {
+                    self.gang(
+                        key,
+                        need,
+                        waiting.get(at..).unwrap_or_default(),
+                        &BTreeSet::new(),
+                    );
+                    return;
+                }
+                Err(reason) => {
+                    let reason = tracked.problem.as_ref().unwrap_or(&reason).clone();
+                    self.jobs.push(NewJob {
+                        told: vec![(tracked, reason)],
+                        recheck: true,
+                        ..NewJob::default()
+                    });
+                }
             }
-            Err(reason) => {
-                let reason = tracked.problem.as_ref().unwrap_or(&reason);
-                self.told.push((tracked.pod.clone(), reason.clone()));
+        }
+        let mut done: BTreeSet<&Uid> = BTreeSet::new();
+        for tracked in state.members(key) {
+            if tracked.waiting.is_some() || !self.runs(tracked) {
+                continue;
+            }
+            match self.need(key, &tracked.pod) {
+                Ok(Need::Alone) => {
+                    done.insert(&tracked.pod.meta.uid);
+                    self.run_alone(tracked);
+                }
+                // How many it needs is not known: it stays whole.
+                Ok(Need::NotYetKnown) | Err(_) => {
+                    self.gang(key, u32::MAX, &[], &done);
+                    if let Some(job) = self.jobs.last_mut() {
+                        job.recheck = true;
+                    }
+                    return;
+                }
+                Ok(Need::Pods(need)) => {
+                    self.gang(key, need, &[], &done);
+                    return;
+                }
             }
         }
     }
@@ -123,21 +134,7 @@ impl<'a> Gather<'a> {
                     n
                 } else {
                     let Some(job) = self.state.job(uid) else {
-                        let grace = SignedDuration::from_secs(JOB_GRACE_SECS);
-                        let created = pod.meta.created.unwrap_or(Timestamp::MIN);
-                        if self.now.duration_since(created) < grace {
-                            return Ok(Need::NotYetKnown);
-                        }
-                        let why = self.state.source_trouble(Kind::Job);
-                        let name = pod.meta.controller().map_or("", |o| &*o.name);
-                        return Err(Reason::Unsupported {
-                            what: format!(
-                                "Job {name} is not known, so neither is how many of its pods \
-                                 must start together{}",
-                                why.map_or_else(String::new, |w| format!(": {w}"))
-                            )
-                            .into(),
-                        });
+                        return self.without_job(pod);
                     };
                     match gang::gang_min(job.meta.annotation(gang::GANG_MIN))? {
                         Some(n) => n,
@@ -155,6 +152,23 @@ impl<'a> Gather<'a> {
         })
     }
 
+    fn without_job(&self, pod: &Pod) -> Result<Need, Reason> {
+        let grace = SignedDuration::from_secs(JOB_GRACE_SECS);
+        let created = pod.meta.created.unwrap_or(Timestamp::MIN);
+        if self.now.duration_since(created) < grace {
+            return Ok(Need::NotYetKnown);
+        }
+        let why = self.state.source_trouble(Kind::Job);
+        let name = pod.meta.controller().map_or("", |o| &*o.name);
+        Err(Reason::Unsupported {
+            what: format!(
+                "Job {name} is not known, so neither is how many of its pods must start together{}",
+                why.map_or_else(String::new, |w| format!(": {w}"))
+            )
+            .into(),
+        })
+    }
+
     fn succeeded(&self, key: &GangKey) -> u32 {
         let done = self
             .state
@@ -164,31 +178,65 @@ impl<'a> Gather<'a> {
         u32::try_from(done).unwrap_or(u32::MAX)
     }
 
-    fn alone(&mut self, tracked: &'a Tracked) {
-        let pod = &tracked.pod;
-        if let Some(reason) = &tracked.problem {
-            self.told.push((pod.clone(), reason.clone()));
-            return;
-        }
-        if self.was_refused(pod) {
-            return;
-        }
-        self.push(None, 1, Wish::default(), vec![tracked], Vec::new());
+    /// Ours, and on a node to stay.
+    fn runs(&self, tracked: &Tracked) -> bool {
+        let ours = tracked.pod.scheduler == self.state.config.scheduler_name;
+        ours && self.has_place(tracked)
     }
 
     fn has_place(&self, tracked: &Tracked) -> bool {
         self.state.has_place(&tracked.pod) && !self.state.holds.is_evicting(&tracked.pod.meta.uid)
     }
 
-    fn gang(&mut self, key: &'a GangKey, need: u32) {
-        let state = self.state;
-        let placed: Vec<&Tracked> = state.members(key).filter(|t| self.has_place(t)).collect();
-        let mut waiting: Vec<&Tracked> =
-            state.members(key).filter(|t| t.waiting.is_some()).collect();
-        waiting.sort_by(|a, b| {
-            let order = |t: &'a Tracked| t.waiting.as_ref().map(|(key, _)| key);
-            order(a).cmp(&order(b))
+    fn run_alone(&mut self, tracked: &'a Tracked) {
+        self.jobs.push(NewJob {
+            min: 1,
+            placed: vec![tracked],
+            ..NewJob::default()
         });
+    }
+
+    fn say_nothing(&mut self, tracked: &'a Tracked) {
+        self.jobs.push(NewJob {
+            silent: vec![tracked],
+            recheck: true,
+            ..NewJob::default()
+        });
+    }
+
+    fn alone(&mut self, tracked: &'a Tracked) {
+        if let Some(reason) = &tracked.problem {
+            self.jobs.push(NewJob {
+                told: vec![(tracked, reason.clone())],
+                ..NewJob::default()
+            });
+        } else if self.was_refused(&tracked.pod) {
+            self.say_nothing(tracked);
+        } else {
+            self.jobs.push(NewJob {
+                min: 1,
+                waiting: vec![tracked],
+                ..NewJob::default()
+            });
+        }
+    }
+
+    /// The members as one job, without those that are jobs by themselves.
+    fn gang(
+        &mut self,
+        key: &'a GangKey,
+        need: u32,
+        waiting: &[&'a Tracked],
+        done: &BTreeSet<&Uid>,
+    ) {
+        let state = self.state;
+        let placed = state.members(key).filter(|t| self.has_place(t));
+        let mut job = NewJob {
+            gang: Some(key),
+            min: need,
+            placed: placed.filter(|t| !done.contains(&t.pod.meta.uid)).collect(),
+            ..NewJob::default()
+        };
         let mut able = Vec::with_capacity(waiting.len());
         let mut held = None;
         for tracked in waiting {
@@ -199,16 +247,18 @@ impl<'a> Gather<'a> {
                     if !matches!(reason, Reason::Gated { .. }) {
                         held.get_or_insert(reason);
                     }
-                    self.told.push((tracked.pod.clone(), reason.clone()));
+                    job.told.push((tracked, reason.clone()));
                 }
-                None => able.push(tracked),
+                None => able.push(*tracked),
             }
         }
-        let with_place = u32::try_from(placed.len()).unwrap_or(u32::MAX);
-        if with_place >= need {
-            able.retain(|t| !self.was_refused(&t.pod));
-        } else if able.iter().any(|t| self.was_refused(&t.pod)) {
-            able.clear();
+        let with_place = u32::try_from(job.placed.len()).unwrap_or(u32::MAX);
+        let (refused, mut able): (Vec<&Tracked>, Vec<&Tracked>) =
+            able.into_iter().partition(|t| self.was_refused(&t.pod));
+        job.recheck = !refused.is_empty();
+        if with_place < need && !refused.is_empty() {
+            job.silent = refused;
+            job.silent.append(&mut able);
         } else {
             let more = u32::try_from(able.len()).unwrap_or(u32::MAX);
             let have = with_place.saturating_add(more);
@@ -221,21 +271,24 @@ impl<'a> Gather<'a> {
                     },
                     None => Reason::GangIncomplete { have, need },
                 };
-                for t in std::mem::take(&mut able) {
-                    self.told.push((t.pod.clone(), reason.clone()));
-                }
+                // How many nodes there are is told as well.
+                job.recheck |= held.is_some();
+                let all = std::mem::take(&mut able);
+                job.told
+                    .extend(all.into_iter().map(|t| (t, reason.clone())));
+            }
+            job.silent = refused;
+        }
+        match self.wish(key) {
+            Ok(wish) => job.wish = wish,
+            Err(reason) => {
+                let all = std::mem::take(&mut able);
+                job.told
+                    .extend(all.into_iter().map(|t| (t, reason.clone())));
             }
         }
-        let wish = match self.wish(key) {
-            Ok(wish) => wish,
-            Err(reason) => {
-                for t in std::mem::take(&mut able) {
-                    self.told.push((t.pod.clone(), reason.clone()));
-                }
-                Wish::default()
-            }
-        };
-        self.push(Some(key), need, wish, able, placed);
+        job.waiting = able;
+        self.jobs.push(job);
     }
 
     /// How close together the gang has to be, by its pods or their Job.
@@ -263,111 +316,11 @@ impl<'a> Gather<'a> {
         Ok(found)
     }
 
-    fn running(&mut self, tracked: &'a Tracked) {
-        let pod = &tracked.pod;
-        let ours = pod.scheduler == self.state.config.scheduler_name;
-        if !ours || !self.has_place(tracked) || self.taken.contains(&pod.meta.uid) {
-            return;
-        }
-        let Some(key) = &tracked.gang else {
-            self.push(None, 1, Wish::default(), Vec::new(), vec![tracked]);
-            return;
-        };
-        match self.need(key, pod) {
-            Ok(Need::Alone) => self.push(None, 1, Wish::default(), Vec::new(), vec![tracked]),
-            // How many it needs is not known: it stays whole.
-            Ok(Need::NotYetKnown) | Err(_) if !self.seen.contains(key) => {
-                self.seen.insert(key);
-                self.gang(key, u32::MAX);
-            }
-            Ok(Need::Pods(need)) if !self.seen.contains(key) => {
-                self.seen.insert(key);
-                self.gang(key, need);
-            }
-            _ => {}
-        }
-    }
-
-    fn push(
-        &mut self,
-        gang: Option<&'a GangKey>,
-        min: u32,
-        wish: Wish,
-        waiting: Vec<&'a Tracked>,
-        placed: Vec<&'a Tracked>,
-    ) {
-        let all = || waiting.iter().chain(&placed).map(|t| &t.pod);
-        let Some(first) = all().min_by_key(|p| order_of(p)) else {
-            return;
-        };
-        let priority = all()
-            .map(|p| self.state.priority_of(p))
-            .max()
-            .unwrap_or_default();
-        self.taken.extend(all().map(|p| &p.meta.uid));
-        self.jobs.push((
-            order_of(first),
-            NewJob {
-                gang: gang.cloned(),
-                queue: QueueId::default(),
-                priority,
-                min,
-                wish,
-                waiting,
-                placed,
-            },
-        ));
-    }
-
     fn was_refused(&self, pod: &Pod) -> bool {
         self.state.decision(&pod.meta.uid).is_some_and(|last| {
             matches!(last.kind, DecisionKind::Waiting(Reason::Refused { .. }))
                 && !is_older(last, self.now, self.state.config.refused_backoff_secs)
         })
-    }
-
-    fn finish(mut self) -> Gathered<'a> {
-        self.jobs.sort_by_key(|(turn, _)| *turn);
-        let mut builder = Builder::new(self.state, self.now);
-        let mut leaving = false;
-        for tracked in self.state.pods.values() {
-            let pod = &tracked.pod;
-            let going = pod.meta.deleting.is_some() || self.state.holds.is_evicting(&pod.meta.uid);
-            if going && tracked.place.is_some() {
-                leaving = true;
-                builder.leaves(tracked);
-            }
-        }
-        let mut waiting = Vec::new();
-        for (_, mut job) in self.jobs {
-            let namespace = job
-                .waiting
-                .first()
-                .or(job.placed.first())
-                .map_or_else(|| "".into(), |t| t.pod.meta.namespace.clone());
-            match builder.world.tree.of_namespace(&namespace) {
-                Ok(queue) => job.queue = queue,
-                Err(why) => {
-                    for t in std::mem::take(&mut job.waiting) {
-                        let what = why.clone();
-                        self.told
-                            .push((t.pod.clone(), Reason::Unsupported { what }));
-                    }
-                }
-            }
-            let waits = !job.waiting.is_empty();
-            let id = builder.add(job);
-            if waits {
-                waiting.push(id);
-            }
-        }
-        let held = builder.hold_places(&waiting);
-        Gathered {
-            leaving: leaving || held > 0,
-            world: builder.world,
-            waiting,
-            told: self.told,
-        }
     }
 }
 

@@ -10,6 +10,7 @@
 
 mod amounts;
 mod backfill;
+mod changes;
 mod class;
 mod config;
 mod copies;

@@ -109,6 +109,17 @@ impl Rows {
         }
     }
 
+    /// Rows that changed since a version, and whether the node itself did; `None` when that is not
+    /// known any more.
+    pub(super) fn changed_since(
+        &self,
+        version: Version,
+    ) -> Option<impl Iterator<Item = (RowId, bool)>> {
+        let from = version.changes.checked_sub(self.log_start)?;
+        let changed = self.log.get(from..)?;
+        Some(changed.iter().map(|c| (c.row, c.node)))
+    }
+
     fn changed(&mut self, row: RowId, node: bool) {
         if self.log.len() >= LOG_LIMIT {
             // The newer half stays, so that views which are looked at often never start anew.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::amounts::Ask;
+use super::changes::Changes;
 use super::class::{Class, ClassId, Classes};
 use super::config::SchedConfig;
 use super::gang::GangKey;
@@ -13,11 +14,12 @@ use super::holds::{Held, Holds};
 use super::memo::Memo;
 use super::queue::{PastUse, Tree, to_milli_gpu};
 use super::rows::Rows;
+use super::turn::Kept;
 use super::uid_map::UidMap;
 use super::view::{RowId, Rules};
 use crate::model::{
-    Change, Decision, Delta, Gone, Job, Kind, Node, Pod, PriorityClass, Queue, Reason,
-    SourceReport, SourceState, Str, Uid, VolumeClaim, VolumeTopology,
+    Change, Decision, DecisionKind, Delta, Gone, Job, Kind, Node, Pod, PriorityClass, Queue,
+    Reason, SourceReport, SourceState, Str, Uid, VolumeClaim, VolumeTopology,
 };
 use crate::plan::Hold;
 
@@ -45,6 +47,8 @@ pub(super) struct Tracked {
     pub(super) problem: Option<Reason>,
     /// The node whose row counts it, because it is seen there or assumed to be.
     pub(super) place: Option<Str>,
+    /// Thousandths of a GPU that it uses there, if it is ours.
+    pub(super) milli_gpu: i64,
 }
 
 /// A binding that is written but not seen in the watch yet.
@@ -53,8 +57,9 @@ pub(super) struct Assumed {
     pub(super) node: Str,
     /// The device that a share was given.
     pub(super) device: Option<u8>,
-    /// By the clock that [`State::expire`] was last given; `None` before its first call.
-    pub(super) since: Option<Timestamp>,
+    /// Since when it is not known whether the server has made it; `None`: it has, or its answer is
+    /// still to come.
+    pub(super) doubted: Option<Timestamp>,
 }
 
 /// The scheduler's state. Two states that were told the same in the same order decide the same.
@@ -81,11 +86,19 @@ pub struct State {
     sources: BTreeMap<(Kind, Option<Str>), SourceReport>,
     pub(super) clock: Option<Timestamp>,
     queues: BTreeMap<Str, Arc<Queue>>,
-    tree: Tree,
+    tree: Arc<Tree>,
     pub(super) holds: Holds,
     /// What each namespace has used, faded.
     past: BTreeMap<Str, PastUse>,
     counted_at: Option<Timestamp>,
+    /// Pods on a node that the server has told to go.
+    pub(super) deleting: BTreeSet<Uid>,
+    /// Pods that changed.
+    pub(super) changed: Changes,
+    /// Grows with each change by which something may start that could not before.
+    pub(super) freed: u64,
+    /// The picture of the last round.
+    pub(super) kept: Kept,
 }
 
 impl State {
@@ -120,9 +133,11 @@ impl State {
             Delta::Pod(Change::Gone(gone)) => self.remove_pod(&gone.uid),
             Delta::Job(Change::Set(job)) => {
                 self.jobs.insert(job.meta.uid.clone(), job.clone());
+                self.job_changed(&job.meta.uid);
             }
             Delta::Job(Change::Gone(gone)) => {
                 self.jobs.remove(&gone.uid);
+                self.job_changed(&gone.uid);
             }
             Delta::VolumeClaim(Change::Set(claim)) => {
                 let key = (claim.meta.namespace.clone(), claim.meta.name.clone());
@@ -159,15 +174,21 @@ impl State {
                 self.priority_classes
                     .insert(class.meta.name.clone(), class.clone());
                 self.requeue(&class.meta.name);
+                self.all_changed();
             }
             Delta::PriorityClass(Change::Gone(gone)) => {
                 self.priority_classes.remove(&gone.name);
                 self.requeue(&gone.name);
+                self.all_changed();
             }
             Delta::Decision(decision) => {
                 if self.pods.contains_key(&decision.pod) {
-                    self.decisions
+                    let before = self
+                        .decisions
                         .insert(decision.pod.clone(), decision.clone());
+                    if is_refusal(decision) || before.is_some_and(|d| is_refusal(&d)) {
+                        self.changed.push(&decision.pod);
+                    }
                 }
             }
             Delta::Queue(Change::Set(queue)) => {
@@ -200,11 +221,51 @@ impl State {
             let created = q.meta.created.unwrap_or(Timestamp::MAX);
             (created, q.meta.name.clone())
         });
-        self.tree = Tree::new(&queues);
+        self.tree = Arc::new(Tree::new(&queues));
+        let namespaces: BTreeSet<Str> = self
+            .pods
+            .values()
+            .filter(|t| t.pod.scheduler == self.config.scheduler_name)
+            .map(|t| t.pod.meta.namespace.clone())
+            .collect();
+        for namespace in &namespaces {
+            self.meet_namespace(namespace);
+        }
+        self.all_changed();
+    }
+
+    /// A namespace without a queue is one by itself from its first pod on.
+    pub(super) fn meet_namespace(&mut self, namespace: &Str) {
+        if !self.tree.knows_namespace(namespace) {
+            // What is wrong with its queue is told for each pod that waits.
+            let _ = Arc::make_mut(&mut self.tree).of_namespace(namespace);
+        }
+    }
+
+    /// Everything may have changed.
+    pub(super) fn all_changed(&mut self) {
+        self.changed.reset();
+        self.freed += 1;
+    }
+
+    fn job_changed(&mut self, uid: &Uid) {
+        if let Some(members) = self.gangs.get(&GangKey::Job(uid.clone())) {
+            for member in members.iter() {
+                self.changed.push(member);
+            }
+            self.freed += 1;
+        }
+    }
+
+    /// Pods with a place that are on their way out, by our decision or another's.
+    pub(super) fn leaving(&self) -> impl Iterator<Item = &Uid> {
+        let ours = self.holds.all_evicting();
+        let new = ours.filter(|uid| !self.deleting.contains(*uid));
+        self.deleting.iter().chain(new)
     }
 
     /// The queues.
-    pub(super) fn queues(&self) -> &Tree {
+    pub(super) fn queues(&self) -> &Arc<Tree> {
         &self.tree
     }
 
@@ -218,12 +279,14 @@ impl State {
         self.counted_at = Some(now);
         let mut uses: BTreeMap<Str, i64> = BTreeMap::new();
         for tracked in self.pods.values() {
-            let pod = &tracked.pod;
-            if tracked.place.is_some() && pod.scheduler == self.config.scheduler_name {
-                let class = Class::of_pod(pod, &self.config);
-                let mem = tracked.place.as_ref().and_then(|n| self.rows.memory_mib(n));
-                let milli = to_milli_gpu(super::turn::parts_of(&class, mem));
-                *uses.entry(pod.meta.namespace.clone()).or_default() += milli;
+            if tracked.place.is_some() && tracked.milli_gpu > 0 {
+                let namespace = &tracked.pod.meta.namespace;
+                match uses.get_mut(namespace) {
+                    Some(sum) => *sum += tracked.milli_gpu,
+                    None => {
+                        uses.insert(namespace.clone(), tracked.milli_gpu);
+                    }
+                }
             }
         }
         for namespace in uses.keys() {
@@ -242,6 +305,15 @@ impl State {
             .map(|(ns, past)| (ns, past.milli_gpu_secs()))
     }
 
+    /// What a pod of ours uses on a node, in thousandths of a GPU.
+    pub(super) fn milli_gpu_of(&self, pod: &Pod, place: Option<&Str>) -> i64 {
+        let Some(node) = place.filter(|_| pod.scheduler == self.config.scheduler_name) else {
+            return 0;
+        };
+        let class = Class::of_pod(pod, &self.config);
+        to_milli_gpu(super::turn::parts_of(&class, self.rows.memory_mib(node)))
+    }
+
     /// A plan's places are held for their job until its pods are bound or time is up. Tell it
     /// before the plan's actions.
     pub fn hold(&mut self, hold: &Hold) {
@@ -255,6 +327,7 @@ impl State {
             })
             .collect();
         self.holds.keep(&hold.owner, places, self.clock);
+        self.freed += 1;
     }
 
     fn remove_node(&mut self, gone: &Gone) {
@@ -268,6 +341,7 @@ impl State {
     }
 
     fn set_node(&mut self, name: &Str, node: Option<Arc<Node>>) {
+        let version = self.rows.version();
         if let Some(row) = self.rows.set_node(name, node) {
             let (pods, assumed) = (&self.pods, &self.assumed);
             self.rows.reassign(row, |uid| {
@@ -275,6 +349,9 @@ impl State {
                 let named = assumed.get(uid).map_or_else(|| pod.device(), |a| a.device);
                 Some((Ask::of_pod(pod), named))
             });
+        }
+        if self.rows.version() != version {
+            self.freed += 1;
         }
     }
 
@@ -379,4 +456,11 @@ impl State {
     pub fn assumed_pods(&self) -> usize {
         self.assumed.len()
     }
+}
+
+fn is_refusal(decision: &Decision) -> bool {
+    matches!(
+        &decision.kind,
+        DecisionKind::Waiting(Reason::Refused { .. })
+    )
 }

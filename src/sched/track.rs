@@ -22,7 +22,13 @@ impl State {
             && !self.assumed.contains_key(uid)
             && holds_the_same(&tracked.pod, pod)
         {
+            let leaves = tracked.pod.meta.deleting.is_none() && pod.meta.deleting.is_some();
             tracked.pod = pod.clone();
+            if leaves && tracked.place.is_some() {
+                self.deleting.insert(uid.clone());
+                self.freed += 1;
+            }
+            self.changed.push(uid);
             return;
         }
         if pod.node.is_some() || pod.is_terminal() {
@@ -45,6 +51,20 @@ impl State {
             self.queue.insert(key.clone(), uid.clone());
         }
         let runs = place.is_some();
+        let milli_gpu = self.milli_gpu_of(pod, place.as_ref());
+        self.changed.push(uid);
+        if pod.scheduler == self.config.scheduler_name {
+            self.meet_namespace(&pod.meta.namespace);
+        }
+        if runs && pod.meta.deleting.is_some() {
+            self.deleting.insert(uid.clone());
+        } else {
+            self.deleting.remove(uid);
+        }
+        // A pod that waits frees nothing; one that is seen to run may be moved.
+        if waiting.is_none() || before == Some(true) {
+            self.freed += 1;
+        }
         self.pods.insert(
             uid.clone(),
             Tracked {
@@ -53,6 +73,7 @@ impl State {
                 waiting,
                 problem,
                 place,
+                milli_gpu,
             },
         );
         self.learn(pod, before, runs);
@@ -68,6 +89,9 @@ impl State {
         }
         self.decisions.remove(uid);
         self.holds.gone(uid);
+        self.deleting.remove(uid);
+        self.changed.push(uid);
+        self.freed += 1;
     }
 
     /// Lets the rows count the pod where it is now, and tells where that is. What was counted
@@ -229,16 +253,19 @@ impl State {
         }
     }
 
-    /// A binding is written: it counts as use until the watch shows it, it is forgotten or it
-    /// expires. A pod that is not waiting (any more) is left as it is. An eviction that is written
-    /// counts as on its way until the pod is gone or it is forgotten.
+    /// A binding is about to be written: it counts as use until the watch shows it or it is
+    /// forgotten, however late the watch or the server's answer is; see [`State::doubt`]. A pod that
+    /// is not waiting (any more) is left as it is. An eviction counts as on its way until the pod is
+    /// gone or it is forgotten.
     pub fn assume(&mut self, action: &Action) {
         let (uid, node, device) = match action {
             Action::Bind {
                 pod, node, device, ..
             } => (pod, node, device),
             Action::Evict { pod, .. } => {
-                self.holds.evicting(pod, self.clock);
+                self.holds.evicting(pod);
+                self.changed.push(pod);
+                self.freed += 1;
                 return;
             }
         };
@@ -252,6 +279,11 @@ impl State {
         let pod = tracked.pod.clone();
         let owner = owner_of(&pod, tracked.gang.as_ref());
         self.holds.release(&owner, node);
+        let milli_gpu = self.milli_gpu_of(&pod, Some(node));
+        if let Some(tracked) = self.pods.get_mut(uid) {
+            tracked.milli_gpu = milli_gpu;
+        }
+        self.changed.push(uid);
         self.leave_queue(Some(waiting));
         self.rows.take(node, uid, &Ask::of_pod(&pod), *device);
         self.count_sibling(&pod, node, true);
@@ -260,7 +292,7 @@ impl State {
             Assumed {
                 node: node.clone(),
                 device: *device,
-                since: self.clock,
+                doubted: None,
             },
         );
         self.learn(&pod, Some(false), true);
@@ -274,6 +306,8 @@ impl State {
             Action::Bind { pod, node, .. } => (pod, node),
             Action::Evict { pod, .. } => {
                 self.holds.eviction_refused(pod, self.clock);
+                self.changed.push(pod);
+                self.freed += 1;
                 return;
             }
         };
@@ -282,7 +316,33 @@ impl State {
         }
     }
 
-    /// Moves the scheduler's clock on: assumed bindings that the watch has not shown within
+    /// It was never sent: as if it had not been assumed.
+    pub fn take_back(&mut self, action: &Action) {
+        match action {
+            Action::Bind { .. } => self.forget(action),
+            Action::Evict { pod, .. } => {
+                self.holds.not_evicting(pod);
+                self.changed.push(pod);
+                self.freed += 1;
+            }
+        }
+    }
+
+    /// The server gave no certain answer to a write: unless the watch shows its effect, it is given
+    /// up after a while (see [`State::expire`]). An eviction likewise.
+    pub fn doubt(&mut self, action: &Action) {
+        let since = Some(self.clock.unwrap_or(Timestamp::MIN));
+        match action {
+            Action::Bind { pod, node, .. } => {
+                if let Some(assumed) = self.assumed.get_mut(pod).filter(|a| a.node == *node) {
+                    assumed.doubted = since;
+                }
+            }
+            Action::Evict { pod, .. } => self.holds.doubt_eviction(pod, since),
+        }
+    }
+
+    /// Moves the scheduler's clock on: doubted bindings that the watch has not shown within
     /// [`super::SchedConfig::assume_secs`] are given up and their pods wait again. Call it before
     /// [`super::decide`], with the same time.
     ///
@@ -292,18 +352,26 @@ impl State {
         self.clock = Some(now);
         if self.source_trouble(Kind::Pod).is_some() {
             for assumed in self.assumed.values_mut() {
-                assumed.since = Some(now);
+                assumed.doubted = assumed.doubted.map(|_| now);
             }
             return;
         }
         self.count_use(now);
-        self.holds.expire(now, &self.config);
+        let (pods, given_up) = self.holds.expire(now, &self.config);
+        if given_up || !pods.is_empty() {
+            self.freed += 1;
+        }
+        for pod in &pods {
+            self.changed.push(pod);
+        }
         let limit = SignedDuration::from_secs(self.config.assume_secs);
         let mut expired = Vec::new();
         for (uid, assumed) in &mut self.assumed {
             // A clock that was set back must not hold a place for ever.
-            let since = assumed.since.map_or(now, |s| s.min(now));
-            assumed.since = Some(since);
+            let Some(since) = assumed.doubted.map(|s| s.min(now)) else {
+                continue;
+            };
+            assumed.doubted = Some(since);
             if now.duration_since(since) >= limit {
                 expired.push(uid.clone());
             }
@@ -317,6 +385,8 @@ impl State {
         if self.assumed.remove(uid).is_none() {
             return;
         }
+        self.changed.push(uid);
+        self.freed += 1;
         self.leave_place(uid);
         let Some(pod) = self.pods.get_mut(uid).map(|t| {
             t.place = None;

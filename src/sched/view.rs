@@ -304,7 +304,8 @@ impl View {
 
     /// The cheapest row among some.
     pub(super) fn best_among(&self, ranks: &[u32], among: impl Fn(RowId) -> bool) -> Option<RowId> {
-        self.best_of((0..self.keys.len()).filter(|i| among(RowId(*i))), ranks)
+        let fits = (0..self.keys.len()).filter(|i| self.key(RowId(*i)) != NEVER);
+        self.best_of(fits.filter(|i| among(RowId(*i))), ranks)
     }
 
     /// The cheapest row, the first in order among equals.

@@ -236,6 +236,23 @@ impl Tree {
         Ok(id)
     }
 
+    /// The namespace has a queue, or a faulty one.
+    pub(in crate::sched) fn knows_namespace(&self, namespace: &str) -> bool {
+        self.by_namespace.contains_key(namespace) || self.faulty_namespaces.contains_key(namespace)
+    }
+
+    /// The queue of a namespace that [`Tree::of_namespace`] was asked for before; else the cluster.
+    pub(in crate::sched) fn known_namespace(&self, namespace: &str) -> Result<QueueId, Str> {
+        match (
+            self.by_namespace.get(namespace),
+            self.faulty_namespaces.get(namespace),
+        ) {
+            (Some(id), _) => Ok(*id),
+            (None, Some(why)) => Err(why.clone()),
+            (None, None) => Ok(ROOT),
+        }
+    }
+
     /// Why a queue is not in the tree.
     #[cfg(test)]
     fn fault(&self, name: &str) -> Option<&str> {

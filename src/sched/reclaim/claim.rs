@@ -112,13 +112,21 @@ impl World<'_> {
 
     /// What a unit will count beyond its pods that have a place already.
     pub(super) fn missing(&self, unit: &Unit) -> Parts {
+        let when = (self.journal.len(), unit.job);
+        if let Some((at, missing)) = self.missing.get()
+            && at == when
+        {
+            return missing;
+        }
         let started: Parts = unit
             .pods
             .iter()
             .filter(|p| self.pod(**p).is_some_and(|p| p.spot.is_some()))
             .map(|p| self.parts(*p))
             .sum();
-        (unit.parts - started).max(0)
+        let missing = (unit.parts - started).max(0);
+        self.missing.set(Some((when, missing)));
+        missing
     }
 
     /// By which right the claimant may take `parts` of a job; `None` when by none.

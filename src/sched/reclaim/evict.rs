@@ -4,10 +4,12 @@
 //! all pods have a place. Whoever can be given back with the newcomer still placed is given back,
 //! the dearest first.
 
+use std::cell::OnceCell;
 use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use super::claim::{Claimant, Grade};
+use super::prospect::Prospects;
 use super::victim::{Price, Victim};
 use crate::sched::queue::{Parts, QueueId};
 use crate::sched::turn::{JobId, PodId, Ratio, Search, Spot, World};
@@ -28,10 +30,13 @@ type Cost = (Grade, Reverse<Ratio>, i32, bool, i64, usize);
 const MOST_GIVEN_BACK: usize = 64;
 /// Searches for one set of nodes, at most: each leaves out a victim of one before it.
 const MOST_HUNTS: usize = 24;
-/// Nodes that turn out dearer than they were before one is taken all the same, at most.
-const MOST_RETRIES: usize = 64;
-/// Victims of one node that are looked at, at most.
-const MOST_ON_NODE: usize = 64;
+/// Nodes to clear that all searches of one set look at, at most, unless one search does.
+const MOST_HUNTED: usize = 1_024;
+/// Nodes that are priced in one round, at most, beside all nodes once: who comes then is looked
+/// at in the next.
+const MOST_PRICED: usize = 8_192;
+/// Jobs among which the cheapest is looked for anew after each victim, at most.
+const MOST_COMPARED: usize = 512;
 
 fn cost_of(prices: &[Price]) -> Option<Cost> {
     let grade = prices.iter().map(|p| p.0).max()?;
@@ -42,14 +47,30 @@ fn cost_of(prices: &[Price]) -> Option<Cost> {
     Some((grade, excess, priority, whole, loss, prices.len()))
 }
 
+/// Where victims are looked for.
+#[derive(Clone, Copy)]
+pub(super) struct Grounds<'a> {
+    /// Nodes within which the newcomer goes.
+    pub(super) nodes: &'a [RowId],
+    /// Which of the sets of nodes they are.
+    pub(super) set: usize,
+    /// Queues that may pay.
+    pub(super) prospects: &'a Prospects,
+    /// Rows with somebody who may leave, by row, once they were asked for.
+    pub(super) marks: &'a OnceCell<Vec<bool>>,
+}
+
 /// One search for victims.
-struct Hunt<'a> {
-    claimant: &'a Claimant<'a>,
+pub(super) struct Hunt<'a> {
+    pub(super) claimant: &'a Claimant<'a>,
     search: &'a Search<'a>,
-    shares: &'a [Parts],
+    pub(super) shares: &'a [Parts],
+    pub(super) grounds: Grounds<'a>,
     /// Jobs that are left alone.
-    spared: BTreeSet<JobId>,
-    victims: Vec<(Victim, Price)>,
+    pub(super) spared: BTreeSet<JobId>,
+    /// Nodes that were looked at.
+    pub(super) rows: usize,
+    pub(super) victims: Vec<(Victim, Price)>,
 }
 
 impl World<'_> {
@@ -60,9 +81,43 @@ impl World<'_> {
         search: &Search<'_>,
         shares: &[Parts],
     ) -> Option<Eviction> {
+        let prospects = self.prospects(claimant);
+        if prospects.queues.is_empty() {
+            return None;
+        }
+        if self.priced >= MOST_PRICED + self.slots_len() {
+            self.exhausted = true;
+            return None;
+        }
+        self.look_at(search.pods);
+        let strict = Prospects {
+            grow: false,
+            ..prospects.clone()
+        };
+        let found = self.hunt_all(claimant, search, shares, &strict);
+        if found.is_some() || !prospects.grow {
+            return found;
+        }
+        self.hunt_all(claimant, search, shares, &prospects)
+    }
+
+    fn hunt_all(
+        &mut self,
+        claimant: &Claimant<'_>,
+        search: &Search<'_>,
+        shares: &[Parts],
+        prospects: &Prospects,
+    ) -> Option<Eviction> {
         let mut best: Option<Eviction> = None;
-        for nodes in self.widest_sets(search) {
-            self.hunt(claimant, search, shares, &nodes, &mut best);
+        let marks = OnceCell::new();
+        for (set, nodes) in self.widest_sets(search).into_iter().enumerate() {
+            let grounds = Grounds {
+                nodes: &nodes,
+                set,
+                prospects,
+                marks: &marks,
+            };
+            self.hunt(claimant, search, shares, grounds, &mut best);
         }
         best
     }
@@ -74,13 +129,14 @@ impl World<'_> {
         claimant: &Claimant<'_>,
         search: &Search<'_>,
         shares: &[Parts],
-        nodes: &[RowId],
+        grounds: Grounds<'_>,
         best: &mut Option<Eviction>,
     ) {
+        let mut most = MOST_HUNTS;
         let mut tried: BTreeSet<BTreeSet<JobId>> = BTreeSet::new();
         let mut open: VecDeque<BTreeSet<JobId>> = VecDeque::from([BTreeSet::new()]);
         while let Some(spared) = open.pop_front() {
-            if tried.len() >= MOST_HUNTS {
+            if tried.len() >= most {
                 return;
             }
             if !tried.insert(spared.clone()) {
@@ -91,11 +147,14 @@ impl World<'_> {
                 claimant,
                 search,
                 shares,
+                grounds,
                 spared,
+                rows: 0,
                 victims: Vec::new(),
             };
-            let found = hunt.run(self, nodes);
+            let found = hunt.run(self);
             let victims = std::mem::take(&mut hunt.victims);
+            most = most.min((MOST_HUNTED / hunt.rows.max(1)).max(1));
             // In a large set one victim more or less decides nothing.
             if victims.len() <= MOST_HUNTS {
                 for (victim, _) in &victims {
@@ -133,12 +192,13 @@ impl World<'_> {
         claimant: &Claimant<'_>,
         shares: &[Parts],
     ) -> Option<Victim> {
-        let all: Vec<RowId> = self.rows().collect();
-        let (price, job, pods) = self
-            .jobs_on(&all)
+        let prospects = self.prospects(claimant);
+        let (price, job, pods) = prospects
+            .queues
             .iter()
-            .filter_map(|(job, here)| {
-                let pods = self.next_of(*job, here)?;
+            .flat_map(|queue| self.running(*queue))
+            .filter_map(|job| {
+                let pods = self.next_of(*job, &self.job(*job)?.pods)?;
                 let price = self.price(claimant, shares, *job, &pods)?;
                 Some((price, *job, pods))
             })
@@ -153,38 +213,36 @@ impl World<'_> {
 }
 
 impl Hunt<'_> {
-    fn run(&mut self, world: &mut World<'_>, nodes: &[RowId]) -> bool {
+    fn run(&mut self, world: &mut World<'_>) -> bool {
         if !self.obey_limits(world) {
             return false;
         }
-        if !self.make_room(world, nodes) {
+        if !self.make_room(world) {
             return false;
         }
-        self.give_back(world, nodes);
+        self.give_back(world);
         self.holds(world)
     }
 
     /// The cheapest next victim among these jobs.
-    fn cheapest(
-        &self,
-        world: &World<'_>,
-        jobs: &[(JobId, Vec<PodId>)],
-    ) -> Option<(Price, JobId, Vec<PodId>)> {
-        jobs.iter()
-            .filter(|(job, _)| !self.spared.contains(job))
-            .filter_map(|(job, here)| {
-                let pods = world.next_of(*job, here)?;
-                let price = world.price(self.claimant, self.shares, *job, &pods)?;
-                Some((price, *job, pods))
-            })
-            .min_by_key(|(price, job, _)| (*price, *job))
+    fn cheapest(&self, world: &World<'_>, jobs: &[JobId]) -> Option<(Price, JobId, Vec<PodId>)> {
+        let priced = jobs.iter().filter_map(|job| self.price_of(world, *job));
+        priced.min_by_key(|(price, job, _)| (*price, *job))
+    }
+
+    fn price_of(&self, world: &World<'_>, job: JobId) -> Option<(Price, JobId, Vec<PodId>)> {
+        if self.spared.contains(&job) {
+            return None;
+        }
+        let pods = world.next_of(job, &world.job(job)?.pods)?;
+        let price = world.price(self.claimant, self.shares, job, &pods)?;
+        Some((price, job, pods))
     }
 
     /// A queue at its limit makes room within it first.
     fn obey_limits(&mut self, world: &mut World<'_>) -> bool {
         let pool = self.claimant.pool;
         let queues: Vec<QueueId> = world.tree.up(self.claimant.queue).collect();
-        let all: Vec<RowId> = world.rows().collect();
         for queue in queues {
             let Some(limit) = world.tree.node(queue).due(pool).limit else {
                 continue;
@@ -192,17 +250,37 @@ impl Hunt<'_> {
             if self.claimant.unit.parts > limit {
                 return false;
             }
-            let mut jobs = Vec::new();
-            while world.used(pool, queue) + self.claimant.unit.parts > limit {
-                if jobs.is_empty() {
-                    jobs = world.jobs_on(&all);
-                    jobs.retain(|(job, _)| {
-                        world
-                            .job(*job)
-                            .is_some_and(|j| world.is_below(j.queue, queue))
-                    });
-                }
-                let Some((price, job, pods)) = self.cheapest(world, &jobs) else {
+            let over = |world: &World<'_>| {
+                world.used(pool, queue) + world.missing(self.claimant.unit) > limit
+            };
+            if !over(world) {
+                continue;
+            }
+            let below = (0..world.tree.len()).map(QueueId);
+            let jobs: Vec<JobId> = below
+                .filter(|q| world.is_below(*q, queue))
+                .flat_map(|q| world.running(q).iter().copied())
+                .collect();
+            // Of many, their first order does.
+            let mut order: Vec<(Price, JobId)> = Vec::new();
+            if jobs.len() > MOST_COMPARED {
+                let priced = jobs.iter().filter_map(|job| self.price_of(world, *job));
+                order.extend(priced.map(|(price, job, _)| (price, job)));
+                order.sort_unstable_by(|a, b| b.cmp(a));
+            }
+            while over(world) {
+                let next = if jobs.len() > MOST_COMPARED {
+                    match order.last().map(|(_, job)| self.price_of(world, *job)) {
+                        Some(None) => {
+                            order.pop();
+                            continue;
+                        }
+                        next => next.flatten(),
+                    }
+                } else {
+                    self.cheapest(world, &jobs)
+                };
+                let Some((price, job, pods)) = next else {
                     return false;
                 };
                 let victim = world.let_go(job, &pods, price.0);
@@ -212,7 +290,8 @@ impl Hunt<'_> {
         true
     }
 
-    fn make_room(&mut self, world: &mut World<'_>, nodes: &[RowId]) -> bool {
+    fn make_room(&mut self, world: &mut World<'_>) -> bool {
+        let nodes = self.grounds.nodes;
         let mut pods = self.search.pods.to_vec();
         let all = pods.len() == self.search.need;
         // All have to start: the largest first; only some: the smallest are the easiest.
@@ -239,160 +318,14 @@ impl Hunt<'_> {
             at += alike;
             let done = world.fill_all(&group, nodes);
             let left = group.get(done..).unwrap_or_default();
-            let more = self.clear_nodes(world, left, nodes);
+            let more = self.clear_nodes(world, left);
             need -= done + more;
         }
         true
     }
 
-    /// Clears the cheapest nodes, one for each pod; tells how many got a place.
-    fn clear_nodes(&mut self, world: &mut World<'_>, pods: &[PodId], nodes: &[RowId]) -> usize {
-        let Some(first) = pods.first().copied() else {
-            return 0;
-        };
-        let mut heap: BinaryHeap<Reverse<(Cost, u32, RowId)>> = nodes
-            .iter()
-            .filter_map(|n| {
-                let cost = self.price_of_node(world, first, *n)?;
-                Some(Reverse((cost, world.rank(*n), *n)))
-            })
-            .collect();
-        let mut done = 0;
-        for pod in pods {
-            let mut retries = 0;
-            let victims = loop {
-                let Some(Reverse((before, rank, node))) = heap.pop() else {
-                    return done;
-                };
-                // What was found before may have changed since; it only gets dearer.
-                let mark = world.mark();
-                let Some((cost, victims)) = self.clear_node(world, *pod, node) else {
-                    continue;
-                };
-                retries += 1;
-                let still_best = cost <= before
-                    || retries > MOST_RETRIES
-                    || heap.peek().is_none_or(|Reverse((next, ..))| cost <= *next);
-                if still_best {
-                    break (victims, node);
-                }
-                world.undo(mark);
-                heap.push(Reverse((cost, rank, node)));
-            };
-            let (victims, node) = victims;
-            self.victims.extend(victims);
-            if let Some(spot) = world.spot_on(*pod, node) {
-                world.put(*pod, spot);
-                done += 1;
-            }
-            if let Some(price) = self.price_of_node(world, *pod, node) {
-                heap.push(Reverse((price, world.rank(node), node)));
-            }
-        }
-        done
-    }
-
-    fn price_of_node(&self, world: &mut World<'_>, pod: PodId, node: RowId) -> Option<Cost> {
-        let mark = world.mark();
-        let found = self.clear_node(world, pod, node);
-        world.undo(mark);
-        found.map(|(cost, _)| cost)
-    }
-
-    /// Lets go of the cheapest on one node until the pod fits, then gives back whoever is not
-    /// needed. The picture keeps the change when it is found.
-    fn clear_node(
-        &self,
-        world: &mut World<'_>,
-        pod: PodId,
-        node: RowId,
-    ) -> Option<(Cost, Vec<(Victim, Price)>)> {
-        if !world.lets_in(world.shape_of(pod), node) {
-            return None;
-        }
-        let mut victims: Vec<(Victim, Price)> = Vec::new();
-        let mark = world.mark();
-        if world.spot_on(pod, node).is_some() {
-            let free = (
-                Grade::Guarantee,
-                Reverse(Ratio::new(1, 0)),
-                i32::MIN,
-                false,
-                0,
-                0,
-            );
-            return Some((free, victims));
-        }
-        if !self.let_go_until(world, pod, node, &mut victims) {
-            world.undo(mark);
-            return None;
-        }
-        let mut kept = Vec::with_capacity(victims.len());
-        while let Some((victim, price)) = victims.pop() {
-            let mark = world.mark();
-            if world.take_back(&victim)
-                && world.is_whole(victim.job)
-                && world.spot_on(pod, node).is_some()
-                && self.rightful(world, kept.iter().chain(&victims))
-            {
-                continue;
-            }
-            world.undo(mark);
-            kept.push((victim, price));
-        }
-        let prices: Vec<Price> = kept.iter().map(|(_, p)| *p).collect();
-        let cost = cost_of(&prices)?;
-        Some((cost, kept))
-    }
-
-    /// Lets the jobs of a node go in their order until the pod fits.
-    fn let_go_until(
-        &self,
-        world: &mut World<'_>,
-        pod: PodId,
-        node: RowId,
-        victims: &mut Vec<(Victim, Price)>,
-    ) -> bool {
-        let jobs = world.jobs_on(&[node]);
-        loop {
-            let mut order: Vec<(Price, usize)> = Vec::with_capacity(jobs.len());
-            for (at, (job, here)) in jobs.iter().enumerate() {
-                if self.spared.contains(job) {
-                    continue;
-                }
-                if let Some(pods) = world.next_of(*job, here)
-                    && let Some(price) = world.price(self.claimant, self.shares, *job, &pods)
-                {
-                    order.push((price, at));
-                }
-            }
-            order.sort_unstable();
-            let before = victims.len();
-            for (_, at) in order {
-                let Some((job, here)) = jobs.get(at) else {
-                    continue;
-                };
-                // The right may have gone with those who went before.
-                let Some(pods) = world.next_of(*job, here) else {
-                    continue;
-                };
-                let Some(price) = world.price(self.claimant, self.shares, *job, &pods) else {
-                    continue;
-                };
-                let victim = world.let_go(*job, &pods, price.0);
-                victims.push((victim, price));
-                if world.spot_on(pod, node).is_some() {
-                    return true;
-                }
-            }
-            if victims.len() == before || victims.len() >= MOST_ON_NODE {
-                return false;
-            }
-        }
-    }
-
     /// The newcomer's side of every right that was used still holds.
-    fn rightful<'v>(
+    pub(super) fn rightful<'v>(
         &self,
         world: &World<'_>,
         victims: impl Iterator<Item = &'v (Victim, Price)>,
@@ -419,7 +352,7 @@ impl Hunt<'_> {
     }
 
     /// Gives back, the dearest first, whoever is not needed when the newcomer is placed anew.
-    fn give_back(&mut self, world: &mut World<'_>, nodes: &[RowId]) {
+    fn give_back(&mut self, world: &mut World<'_>) {
         let few = self.victims.len() <= MOST_GIVEN_BACK;
         let mut order: Vec<usize> = (0..self.victims.len()).collect();
         order.sort_by_key(|at| Reverse(self.victims.get(*at).map(|(_, p)| *p)));
@@ -429,7 +362,7 @@ impl Hunt<'_> {
                 continue;
             };
             let mark = world.mark();
-            if self.without(world, victim, nodes, few) {
+            if self.without(world, victim, few) {
                 let others = self
                     .victims
                     .iter()
@@ -454,7 +387,7 @@ impl Hunt<'_> {
     }
 
     /// The newcomer still has a place with this victim back.
-    fn without(&self, world: &mut World<'_>, victim: &Victim, nodes: &[RowId], few: bool) -> bool {
+    fn without(&self, world: &mut World<'_>, victim: &Victim, few: bool) -> bool {
         if world.take_back(victim) {
             return true;
         }
@@ -465,7 +398,7 @@ impl Hunt<'_> {
         for pod in self.search.pods {
             world.lift(*pod);
         }
-        world.take_back(victim) && world.place_in(self.search, nodes)
+        world.take_back(victim) && world.place_in(self.search, self.grounds.nodes)
     }
 
     fn within_limits(&self, world: &World<'_>) -> bool {

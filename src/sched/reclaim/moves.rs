@@ -24,8 +24,14 @@ pub(in crate::sched) struct Moves {
 
 /// Nodes that are tried as the first to be cleared.
 const MOST_STARTS: usize = 64;
+/// Nodes on which those that move are placed anew in all tries together, at most, unless a few
+/// tries do.
+const MOST_PLACED: usize = 16_384;
 /// Pods that are moved for one job, at most.
 const MOST_MOVED: usize = 64;
+
+/// Running jobs among which both victims and moves are looked for, at most.
+const MOST_RUNNING: usize = 512;
 
 /// Pods that left their place for the newcomer: job, pods and old places.
 type Lifted = BTreeMap<PodId, (JobId, Spot)>;
@@ -37,10 +43,13 @@ impl World<'_> {
         if !self.could_hold(search) {
             return None;
         }
+        self.look_at(search.pods);
         for nodes in self.widest_sets(search) {
-            for skipped in 0..MOST_STARTS.min(nodes.len()) {
+            let near = self.nearest_to_free(search, &nodes);
+            let starts = (MOST_PLACED / nodes.len().max(1)).clamp(4, MOST_STARTS);
+            for skipped in 0..starts.min(near.len()) {
                 let mark = self.mark();
-                let found = self.try_moves(search, &nodes, skipped);
+                let found = self.try_moves(search, (&nodes, &near), skipped);
                 self.undo(mark);
                 let Some(found) = found else { continue };
                 if best.as_ref().is_none_or(|b| found.cost < b.cost) {
@@ -62,6 +71,12 @@ impl World<'_> {
         let mark = self.mark();
         let mut victims = Vec::new();
         let mut found = None;
+        let queues = self.prospects(claimant).queues;
+        let running: usize = queues.iter().map(|q| self.running(*q).len()).sum();
+        // All pairs of sets are not worth the time of all others.
+        if running > MOST_RUNNING {
+            return None;
+        }
         while victims.len() < MOST_MOVED {
             let Some(victim) = self.cheapest_of_all(claimant, shares) else {
                 break;
@@ -79,6 +94,25 @@ impl World<'_> {
         let mut found = found?;
         found.victims = victims;
         Some(found)
+    }
+
+    /// The nodes of which least has to be cleared for one more pod.
+    fn nearest_to_free(&self, search: &Search<'_>, nodes: &[RowId]) -> Vec<RowId> {
+        if nodes.len() <= MOST_STARTS {
+            return nodes.to_vec();
+        }
+        let shapes: BTreeSet<_> = search.pods.iter().map(|p| self.shape_of(*p)).collect();
+        let lets_in = |row: &&RowId| shapes.iter().any(|shape| self.lets_in(*shape, **row));
+        let mut near: Vec<(Reverse<i64>, u32, RowId)> = nodes
+            .iter()
+            .filter(lets_in)
+            .map(|row| (Reverse(self.free_milli(*row)), self.rank(*row), *row))
+            .collect();
+        near.sort_unstable();
+        near.into_iter()
+            .map(|(.., row)| row)
+            .take(MOST_STARTS)
+            .collect()
     }
 
     /// The cluster has as many devices free as are asked.
@@ -102,7 +136,12 @@ impl World<'_> {
     }
 
     /// One try, in which the `skipped` cheapest nodes to begin with are left out.
-    fn try_moves(&mut self, search: &Search<'_>, nodes: &[RowId], skipped: usize) -> Option<Moves> {
+    fn try_moves(
+        &mut self,
+        search: &Search<'_>,
+        (nodes, near): (&[RowId], &[RowId]),
+        skipped: usize,
+    ) -> Option<Moves> {
         let mut lifted: Lifted = BTreeMap::new();
         let mut pods = search.pods.to_vec();
         pods.sort_by_key(|p| Reverse(self.class(self.shape_of(*p)).map(|c| c.size())));
@@ -123,7 +162,7 @@ impl World<'_> {
             if shape != Some(self.shape_of(pod)) {
                 shape = Some(self.shape_of(pod));
                 heap.clear();
-                for n in nodes {
+                for n in near {
                     if let Some((cost, count)) = self.price_of_clearing(search.job, pod, *n) {
                         heap.push(Reverse((cost, count, self.rank(*n), *n)));
                     }
@@ -190,7 +229,7 @@ impl World<'_> {
             .into_iter()
             .filter(|(job, _)| self.movable(*job) && *job != newcomer)
             .flat_map(|(job, pods)| pods.into_iter().map(move |p| (job, p)))
-            .filter(|(_, p)| self.pod(*p).is_some_and(|p| !p.protected))
+            .filter(|(_, p)| !self.is_protected(*p))
             .filter(|(_, p)| {
                 let at = self.pod(*p).and_then(|p| p.spot);
                 at.is_some_and(|s| s.row == node)
@@ -237,7 +276,7 @@ impl World<'_> {
                 let Some(spot) = row.spot.filter(|_| !row.waiting) else {
                     continue;
                 };
-                if row.protected {
+                if self.is_protected(pod) {
                     return None;
                 }
                 self.lift(pod);

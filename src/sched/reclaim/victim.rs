@@ -46,6 +46,11 @@ impl World<'_> {
     /// pods to spare, else all of its pods.
     pub(super) fn next_of(&self, job: JobId, here: &[PodId]) -> Option<Vec<PodId>> {
         let row = self.job(job)?;
+        if let [only] = &*row.pods {
+            let pod = self.pod(*only)?;
+            let leaves = pod.spot.is_some() && !pod.waiting && !self.is_protected(*only);
+            return (leaves && here.contains(only) && row.min <= 1).then(|| vec![*only]);
+        }
         let running = |p: &&PodId| {
             self.pod(**p)
                 .is_some_and(|p| p.spot.is_some() && !p.waiting)
@@ -54,7 +59,7 @@ impl World<'_> {
         let count = u32::try_from(all.len()).unwrap_or(u32::MAX);
         if count > row.min {
             // The one whose end costs least, the last among equals.
-            let free = |p: &&PodId| self.pod(**p).is_some_and(|p| !p.protected);
+            let free = |p: &&PodId| !self.is_protected(**p);
             let pod = here
                 .iter()
                 .filter(running)
@@ -62,16 +67,15 @@ impl World<'_> {
                 .min_by_key(|p| (self.loss(&[**p]), Reverse(**p)))?;
             return Some(vec![*pod]);
         }
-        let firm = |p: &PodId| self.pod(*p).is_none_or(|p| p.protected);
         let any_here = here.iter().any(|p| all.contains(p));
-        (any_here && !all.iter().any(firm)).then_some(all)
+        (any_here && !all.iter().any(|p| self.is_protected(*p))).then_some(all)
     }
 
     /// GPU-milliseconds of work that the end of these pods costs.
     pub(super) fn loss(&self, pods: &[PodId]) -> i64 {
         pods.iter()
             .filter_map(|p| {
-                let secs = self.pod(*p)?.loss_secs;
+                let secs = self.loss_secs(self.pod(*p)?);
                 let milli = crate::sched::queue::to_milli_gpu(self.parts(*p));
                 Some(secs.saturating_mul(milli))
             })

@@ -186,6 +186,7 @@ pub(super) fn told(plan: &Plan, name: &str) -> String {
         .map_or_else(String::new, |d| match &d.kind {
             DecisionKind::Placed { node, why } => format!("{node}: {why}"),
             DecisionKind::Waiting(reason) => reason.to_string(),
+            DecisionKind::Leaves { .. } => String::new(),
         })
 }
 

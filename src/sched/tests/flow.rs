@@ -6,7 +6,8 @@ use super::build::*;
 use crate::model::{
     Change, Delta, Kind, Node, Phase, Pod, PriorityClass, SourceReport, SourceState, Str,
 };
-use crate::sched::{SchedConfig, decide};
+use crate::plan::Plan;
+use crate::sched::{SchedConfig, State, decide};
 
 fn report(kind: Kind, state: SourceState) -> Delta {
     Delta::Source(SourceReport {
@@ -227,20 +228,31 @@ fn an_assumed_binding_counts_until_seen_forgotten_or_expired() {
     assert_eq!((s.assumed_pods(), s.waiting_pods()), (0, 2));
     assert_eq!(binds(&decide(&s, at(1))), "p>n");
 
-    // Expired after 30 s, not before; a clock that was set back does not hold it for ever.
+    // However late the answer and the watch are, the place is not given away twice.
     let (mut s, _) = start();
+    s.expire(at(100_000));
+    assert_eq!(s.assumed_pods(), 1);
+    assert_eq!(binds(&decide(&s, at(100_000))), "");
+
+    // Without a certain answer it is given up after 30 s, not before; a clock that was set back
+    // does not hold it for ever.
+    let doubt = |s: &mut State, plan: &Plan| plan.actions().for_each(|a| s.doubt(a));
+    let (mut s, plan) = start();
+    doubt(&mut s, &plan);
     s.expire(at(29));
     assert_eq!(s.assumed_pods(), 1);
     s.expire(at(30));
     assert_eq!(s.assumed_pods(), 0);
     assert_eq!(binds(&decide(&s, at(30))), "p>n");
-    let (mut s, _) = start();
+    let (mut s, plan) = start();
+    doubt(&mut s, &plan);
     s.expire(at(-1_000));
     s.expire(at(-970));
     assert_eq!(s.assumed_pods(), 0);
 
     // While pods are not watched nothing expires: the binding may have happened unseen.
-    let (mut s, _) = start();
+    let (mut s, plan) = start();
+    doubt(&mut s, &plan);
     let pods_are = |state: SourceState| {
         Delta::Source(SourceReport {
             kind: Kind::Pod,

@@ -14,6 +14,7 @@ use crate::model::{
 };
 use crate::plan::{Action, Plan};
 use crate::sched::scratch::Scratch;
+use crate::sched::turn::kept_unlike;
 use crate::sched::{State, decide};
 
 fn fixed_seed<S: Strategy>(
@@ -249,6 +250,10 @@ impl Run {
         prop_assert_eq!(&plan, &decide(&self.state, now), "twice the same");
         prop_assert_eq!(&plan, &decide(&self.state.clone(), now), "without memory");
         prop_assert_eq!(&plan, &decide(&self.again(), now), "told the same");
+        let anew = self.state.clone();
+        anew.kept.forget();
+        prop_assert_eq!(&plan, &decide(&anew, now), "made anew");
+        prop_assert_eq!(kept_unlike(&self.state, &anew), None);
         let mut after = self.world.clone();
         self.check_places(&mut after, &plan)?;
         self.check_rest(&after, &plan)?;

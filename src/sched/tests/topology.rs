@@ -58,7 +58,7 @@ fn nodes_of(plan: &Plan) -> Vec<String> {
         .iter()
         .filter_map(|d| match &d.kind {
             DecisionKind::Placed { node, .. } => Some(node.to_string()),
-            DecisionKind::Waiting(_) => None,
+            DecisionKind::Waiting(_) | DecisionKind::Leaves { .. } => None,
         })
         .collect();
     nodes.sort();

@@ -1,19 +1,24 @@
-//! The picture of a state: its nodes, the jobs that wait and the jobs that run.
+//! Brings the picture up to date with the state: nodes and pods that changed are looked at again,
+//! the rest stays as it was.
 
-use std::collections::BTreeMap;
+use std::cell::Cell;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
 
 use super::shape::{Shape, ShapeId, parts_of};
-use super::world::{JobId, JobRow, PodId, PodRow, Spot, World};
-use crate::model::{GpuModel, GpuResource, Pod, Resources, Str};
+use super::tables::{JobId, JobRow, Order, PodId, PodRow, Seen, Spot, Tables};
+use super::world::World;
+use crate::model::{Pod, Reason, Uid};
 use crate::sched::class::Class;
 use crate::sched::filters::Volumes;
 use crate::sched::gang::GangKey;
-use crate::sched::holds::{Held, owner_of};
+use crate::sched::holds::owner_of;
+use crate::sched::jobs::gather;
 use crate::sched::problem;
-use crate::sched::queue::{GPU, MOST_PARTS, QueueId};
+use crate::sched::queue::QueueId;
 use crate::sched::state::{State, Tracked};
 use crate::sched::topology::Wish;
 
@@ -21,261 +26,516 @@ use crate::sched::topology::Wish;
 const PREEMPTIBLE: &str = "gpudeck.dev/preemptible";
 /// The last checkpoint, as the trainer writes it.
 const CHECKPOINT_LAST: &str = "gpudeck.dev/checkpoint-last";
+/// Shapes that no pod has any more are kept up to so many beside those that some have.
+const IDLE_SHAPES: usize = 512;
+/// Holes between jobs that are left, beside a quarter of all.
+const MOST_HOLES: usize = 1_024;
 
-/// A job that is to be known to the picture.
+/// A job as it was gathered.
+#[derive(Default)]
 pub(in crate::sched) struct NewJob<'a> {
-    pub(in crate::sched) gang: Option<GangKey>,
-    pub(in crate::sched) queue: QueueId,
-    pub(in crate::sched) priority: i32,
+    pub(in crate::sched) gang: Option<&'a GangKey>,
     pub(in crate::sched) min: u32,
     pub(in crate::sched) wish: Wish,
     /// Pods that wait for us and are able to start.
     pub(in crate::sched) waiting: Vec<&'a Tracked>,
     /// Pods with a node, written or seen.
     pub(in crate::sched) placed: Vec<&'a Tracked>,
+    /// Pods that wait whatever the nodes look like, and why.
+    pub(in crate::sched) told: Vec<(&'a Tracked, Reason)>,
+    /// Pods of which nothing is to be said yet: time tells.
+    pub(in crate::sched) silent: Vec<&'a Tracked>,
+    /// Time alone may change what was gathered.
+    pub(in crate::sched) recheck: bool,
 }
 
-/// Makes the picture step by step.
-pub(in crate::sched) struct Builder<'a> {
-    state: &'a State,
-    now: Timestamp,
-    pub(in crate::sched) world: World<'a>,
-    shapes: BTreeMap<Arc<Class>, ShapeId>,
-    least_mem_mib: Option<u32>,
+fn order_of(pod: &Pod) -> (Timestamp, &str, &str, &str) {
+    (
+        pod.meta.created.unwrap_or(Timestamp::MAX),
+        &pod.meta.namespace,
+        &pod.meta.name,
+        &pod.meta.uid.0,
+    )
 }
 
-impl<'a> Builder<'a> {
-    /// The nodes of a state, with the room that its bound pods leave.
-    pub(in crate::sched) fn new(state: &'a State, now: Timestamp) -> Self {
-        let mut this = Self {
+fn compare(a: &Order, b: &Order) -> Ordering {
+    (a.0, &*a.1, &*a.2, &*a.3.0).cmp(&(b.0, &*b.1, &*b.2, &*b.3.0))
+}
+
+/// A job and its pods before they have numbers.
+struct Draft {
+    job: JobRow,
+    pods: Vec<(PodRow, Option<Spot>)>,
+}
+
+impl<'a> World<'a> {
+    /// The picture of a state, with those gone who leave and the held places given.
+    pub(in crate::sched) fn open(state: &'a State, now: Timestamp) -> Self {
+        let mut kept = state.kept.take();
+        kept = kept.filter(|t| is_recent(t, state));
+        if let Some(tables) = &mut kept
+            && !are_in_use(tables)
+        {
+            kept = None;
+        }
+        let mut world = World {
             state,
             now,
-            world: World::empty(state),
-            shapes: BTreeMap::new(),
-            least_mem_mib: None,
+            tree: state.queues().clone(),
+            missing: Cell::new(None),
+            priced: 0,
+            exhausted: false,
+            piled: BTreeMap::new(),
+            t: kept.unwrap_or_default(),
         };
-        this.count_capacity();
-        this
+        world.widen();
+        world.follow_rows();
+        world.follow_pods();
+        world.t.seen = Seen {
+            rows: Some(state.rows.version()),
+            pods: state.changed.end(),
+            volumes: state.volume_version,
+        };
+        world.let_leave();
+        world.give_held();
+        world
     }
 
-    fn count_capacity(&mut self) {
-        for row in self.world.rows() {
-            let Some(known) = self.world.row(row) else {
+    /// Takes back all that was tried, and keeps the tables for the next round.
+    pub(in crate::sched) fn close(mut self) {
+        self.undo(0);
+        self.t.journal.clear();
+        for shape in &mut self.t.shapes {
+            shape.open_at = None;
+        }
+        self.state.kept.keep(self.t);
+    }
+
+    /// Makes room for the counts of queues that were added to the tree.
+    fn widen(&mut self) {
+        let (pools, queues) = (self.tree.pools(), self.tree.len());
+        self.t.capacity.resize(pools, 0);
+        self.t.running.resize(queues, BTreeSet::new());
+        self.t.priorities.resize(queues, BTreeMap::new());
+        for lists in [&mut self.t.used, &mut self.t.firm] {
+            lists.resize(pools, Vec::new());
+            for list in lists {
+                list.resize(queues, 0);
+            }
+        }
+    }
+
+    /// Pods that changed since the tables were kept, and all that are in one job with them.
+    fn follow_pods(&mut self) {
+        let state = self.state;
+        let volumes = self.t.seen.volumes != state.volume_version;
+        if volumes {
+            for shape in &mut self.t.shapes {
+                let class = &shape.class;
+                if !class.constraints.claims.is_empty() {
+                    shape.volumes = problem::volumes(state, &class.namespace, &class.constraints);
+                    shape.is_looked_at = false;
+                }
+            }
+        }
+        let mut open: Vec<Uid> = match self.t.seen.rows {
+            None => state
+                .pods
+                .values()
+                .map(|t| t.pod.meta.uid.clone())
+                .collect(),
+            Some(_) => state.changed.since(self.t.seen.pods),
+        };
+        open.extend(self.on_changed_nodes());
+        open.extend(self.to_recheck());
+        if open.is_empty() {
+            return;
+        }
+        let mut alone: BTreeSet<&'a Uid> = BTreeSet::new();
+        let mut gangs: BTreeSet<&'a GangKey> = BTreeSet::new();
+        while let Some(uid) = open.pop() {
+            self.drop_job_of(&uid, &mut open);
+            let Some(tracked) = state.tracked(&uid) else {
                 continue;
             };
-            let Some(node) = &known.node else { continue };
-            let model = node.gpus.model.as_ref().map(GpuModel::short);
-            let pool = self.world.tree.pool_of(model, known.gpus.tier);
-            self.world.set_pool(row, pool);
-            if known.gpus.devices > 0 {
-                self.least_mem_mib = match (self.least_mem_mib, known.gpus.memory_mib) {
-                    (Some(a), Some(b)) => Some(a.min(b)),
-                    (a, b) => a.or(b),
-                };
+            match &tracked.gang {
+                None => {
+                    alone.insert(&tracked.pod.meta.uid);
+                }
+                Some(key) if gangs.insert(key) => {
+                    open.extend(state.members(key).map(|t| t.pod.meta.uid.clone()));
+                }
+                Some(_) => {}
             }
-            if let Some(sum) = self.world.capacity.get_mut(pool) {
-                *sum += parts_of_node(&node.allocatable);
+        }
+        let mut drafts: Vec<Draft> = Vec::new();
+        for job in gather(state, self.now, &alone, &gangs) {
+            drafts.extend(self.draft(job));
+        }
+        drafts.sort_by(|a, b| compare(&a.job.order, &b.job.order));
+        let mut drafts = drafts.into_iter();
+        while let Some(draft) = drafts.next() {
+            if let Some(draft) = self.put_in(draft) {
+                self.merge(std::iter::once(draft).chain(drafts).collect());
+                return;
+            }
+        }
+        if self.t.holes > MOST_HOLES + self.t.jobs.len() / 4 {
+            self.merge(Vec::new());
+        }
+    }
+
+    /// Puts a job where one of the same order was, or behind all others; comes back when there is
+    /// no such place.
+    fn put_in(&mut self, draft: Draft) -> Option<Draft> {
+        let order = &draft.job.order;
+        let at = (self.t.jobs).partition_point(|j| compare(&j.order, order) == Ordering::Less);
+        let Some(old) = self.t.jobs.get(at) else {
+            let id = self.add(draft);
+            self.t.enlist(id);
+            return None;
+        };
+        if !old.gone || compare(&old.order, order) != Ordering::Equal {
+            return Some(draft);
+        }
+        if at + 1 == self.t.jobs.len() {
+            // The last one may have more pods or less.
+            let pods = self.t.pods.len() - old.pods.len();
+            self.t.pods.truncate(pods);
+            self.t.jobs.pop();
+            self.t.holes -= 1;
+            let id = self.add(draft);
+            self.t.enlist(id);
+            return None;
+        }
+        if old.pods.len() != draft.pods.len() {
+            return Some(draft);
+        }
+        let id = JobId(at);
+        let Draft { mut job, pods } = draft;
+        job.pods.clone_from(&old.pods);
+        let numbers = job.pods.clone();
+        if let Some(slot) = self.t.jobs.get_mut(at) {
+            *slot = job;
+        }
+        self.t.holes -= 1;
+        for (number, (mut row, spot)) in numbers.into_iter().zip(pods) {
+            row.job = id;
+            if let Some(slot) = self.t.pods.get_mut(number.0) {
+                *slot = row;
+            }
+            if let Some(spot) = spot {
+                self.settle_in(number, spot);
+            }
+        }
+        self.t.enlist(id);
+        None
+    }
+
+    /// Pods whose node itself changed: their devices or what they count may differ.
+    fn on_changed_nodes(&self) -> Vec<Uid> {
+        let state = self.state;
+        let changed = self.t.seen.rows.and_then(|v| state.rows.changed_since(v));
+        let nodes = changed.into_iter().flatten().filter(|(_, node)| *node);
+        nodes
+            .flat_map(|(row, _)| self.residents(row))
+            .filter_map(|id| Some(self.pod(*id)?.pod.meta.uid.clone()))
+            .collect()
+    }
+
+    fn to_recheck(&self) -> Vec<Uid> {
+        let seat = |j: &JobRow| j.seats.first().copied();
+        self.t
+            .rechecks
+            .iter()
+            .filter_map(|id| seat(self.job(*id)?))
+            .filter_map(|seat| self.t.seated.get(seat as usize)?.as_ref())
+            .map(|(uid, _)| uid.clone())
+            .collect()
+    }
+
+    /// The job in which a pod was is gathered anew, with all its pods.
+    fn drop_job_of(&mut self, uid: &Uid, open: &mut Vec<Uid>) {
+        let Some(seat) = self.t.seats.get(uid).copied() else {
+            return;
+        };
+        let Some(Some((_, job))) = self.t.seated.get(seat as usize) else {
+            return;
+        };
+        let id = *job;
+        self.t.delist(id);
+        let Some(row) = self.t.jobs.get_mut(id.0) else {
+            return;
+        };
+        let (seats, pods) = (std::mem::take(&mut row.seats), row.pods.clone());
+        for pod in pods {
+            self.count_out(pod);
+            if let Some(row) = self.t.pods.get_mut(pod.0) {
+                row.spot = None;
+                row.waiting = false;
+            }
+        }
+        if let Some(row) = self.t.jobs.get_mut(id.0) {
+            row.gone = true;
+            row.waits = false;
+            row.placed = 0;
+            row.told.clear();
+        }
+        self.t.holes += 1;
+        for seat in seats {
+            let slot = self.t.seated.get_mut(seat as usize);
+            if let Some((other, _)) = slot.and_then(Option::take) {
+                self.t.seats.remove(&other);
+                self.t.free_seats.push(seat);
+                if other != *uid {
+                    open.push(other);
+                }
             }
         }
     }
 
-    fn shape(&mut self, tracked: &Tracked) -> ShapeId {
-        let pod = &tracked.pod;
-        let waiting = tracked.waiting.as_ref().map(|(_, id)| *id);
-        let class = match waiting.and_then(|id| self.state.classes.get(id)) {
-            Some(class) => class.clone(),
-            None => Arc::new(Class::of_pod(pod, &self.state.config)),
-        };
-        if let Some(id) = self.shapes.get(&class) {
-            if let Some(shape) = self.world.shapes.get_mut(id.0) {
-                shape.waiting = shape.waiting.or(waiting);
+    fn draft(&mut self, new: NewJob<'a>) -> Option<Draft> {
+        let state = self.state;
+        let mut new = new;
+        let first = [&new.waiting, &new.placed]
+            .into_iter()
+            .flatten()
+            .min_by_key(|t| order_of(&t.pod))
+            .or_else(|| new.told.first().map(|(t, _)| t))
+            .or_else(|| new.silent.first())
+            .copied()?;
+        let meta = &first.pod.meta;
+        let queue = match self.tree.known_namespace(&meta.namespace) {
+            Ok(queue) => queue,
+            Err(what) => {
+                for tracked in std::mem::take(&mut new.waiting) {
+                    let what = what.clone();
+                    new.told.push((tracked, Reason::Unsupported { what }));
+                }
+                QueueId::default()
             }
-            return *id;
-        }
-        let id = ShapeId(self.world.shapes.len());
-        let volumes = if class.constraints.claims.is_empty() {
-            Ok(Volumes::default())
-        } else {
-            problem::volumes(self.state, &class.namespace, &class.constraints)
         };
-        self.world.shapes.push(Shape {
-            parts: parts_of(&class, self.least_mem_mib),
-            class: class.clone(),
-            waiting,
-            volumes,
-            fixed: Vec::new(),
-        });
-        self.shapes.insert(class, id);
-        id
-    }
-
-    /// Adds a job with its pods; jobs come in submit order.
-    pub(in crate::sched) fn add(&mut self, new: NewJob<'_>) -> JobId {
-        let id = JobId(self.world.jobs.len());
         let pods = || new.waiting.iter().chain(&new.placed).map(|t| &t.pod);
-        let since = pods().filter_map(|p| p.meta.created).min();
-        let points = if new.waiting.is_empty() {
-            0
-        } else {
-            self.state.config.ageing.points(since, self.now)
-        };
-        self.world.jobs.push(JobRow {
-            queue: new.queue,
-            priority: new.priority,
-            turn_priority: new.priority.saturating_add(points),
+        let job = JobRow {
+            order: (
+                meta.created.unwrap_or(Timestamp::MAX),
+                meta.namespace.clone(),
+                meta.name.clone(),
+                meta.uid.clone(),
+            ),
+            owner: owner_of(&first.pod, new.gang),
+            queue,
+            priority: pods()
+                .map(|p| state.priority_of(p))
+                .max()
+                .unwrap_or_default(),
+            since: pods().filter_map(|p| p.meta.created).min(),
             preemptible: pods().all(|p| p.meta.annotation(PREEMPTIBLE) != Some("false")),
             may_preempt: !pods().any(|p| p.never_preempts),
             comes_back: new.gang.is_some() || pods().any(|p| p.meta.controller().is_some()),
+            gang: new.gang.cloned(),
             min: new.min.max(1),
             wish: new.wish,
-            pods: Vec::with_capacity(new.waiting.len() + new.placed.len()),
+            pods: Vec::new(),
             placed: 0,
-            gang: new.gang,
-        });
-        self.world.widen();
+            waits: !new.waiting.is_empty(),
+            told: new
+                .told
+                .iter()
+                .map(|(t, why)| (t.pod.clone(), why.clone()))
+                .collect(),
+            recheck: new.recheck,
+            gone: false,
+            seats: Vec::new(),
+        };
+        let mut rows = Vec::with_capacity(new.waiting.len() + new.placed.len());
         for tracked in new.waiting.iter().chain(&new.placed) {
-            self.add_pod(tracked, id);
+            rows.push(self.row_of(tracked));
         }
+        let mut draft = Draft { job, pods: rows };
+        let told = new.told.iter().map(|(t, _)| *t);
+        let all = new
+            .waiting
+            .iter()
+            .chain(&new.placed)
+            .chain(&new.silent)
+            .copied();
+        for tracked in all.chain(told) {
+            let seat = self.seat(&tracked.pod.meta.uid);
+            draft.job.seats.push(seat);
+        }
+        Some(draft)
+    }
+
+    /// A seat for a pod; whose job it is in is noted when that has a number.
+    fn seat(&mut self, uid: &Uid) -> u32 {
+        let t = &mut self.t;
+        let entry = Some((uid.clone(), JobId(usize::MAX)));
+        let seat = match t.free_seats.pop() {
+            Some(seat) => {
+                if let Some(slot) = t.seated.get_mut(seat as usize) {
+                    *slot = entry;
+                }
+                seat
+            }
+            None => {
+                t.seated.push(entry);
+                u32::try_from(t.seated.len() - 1).unwrap_or(u32::MAX)
+            }
+        };
+        t.seats.insert(uid.clone(), seat);
+        seat
+    }
+
+    fn row_of(&mut self, tracked: &Tracked) -> (PodRow, Option<Spot>) {
+        let shape = self.shape(tracked);
+        let pod = &tracked.pod;
+        let spot = self.spot_of(tracked);
+        let row = PodRow {
+            pod: pod.clone(),
+            job: JobId(usize::MAX),
+            shape,
+            spot: None,
+            counted: (0, 0),
+            waiting: spot.is_none(),
+            began: spot.and(if self.state.assumed.contains_key(&pod.meta.uid) {
+                None
+            } else {
+                pod.started.or(pod.meta.created)
+            }),
+            saved: saved_at(pod),
+            runtime_secs: crate::sched::backfill::runtime_secs(pod),
+            left_alone: self.state.holds.is_left_alone(&pod.meta.uid),
+        };
+        (row, spot)
+    }
+
+    fn shape(&mut self, tracked: &Tracked) -> ShapeId {
+        let state = self.state;
+        let waiting = tracked.waiting.as_ref().map(|(_, id)| *id);
+        let class = match waiting.and_then(|id| state.classes.get(id)) {
+            Some(class) => class.clone(),
+            None => Arc::new(Class::of_pod(&tracked.pod, &state.config)),
+        };
+        if let Some(id) = self.t.by_class.get(&class) {
+            if let (Some(shape), Some(waiting)) = (self.t.shapes.get_mut(id.0), waiting) {
+                shape.waiting = Some(waiting);
+            }
+            return *id;
+        }
+        let id = ShapeId(self.t.shapes.len());
+        let volumes = if class.constraints.claims.is_empty() {
+            Ok(Volumes::default())
+        } else {
+            problem::volumes(state, &class.namespace, &class.constraints)
+        };
+        let parts = parts_of(&class, self.least_mem_mib());
+        self.t.shapes.push(Shape {
+            parts,
+            class: class.clone(),
+            waiting,
+            volumes,
+            is_looked_at: false,
+            lets_in: Vec::new(),
+            open: Vec::new(),
+            open_at: None,
+            pools: Vec::new(),
+        });
+        self.t.by_class.insert(class, id);
         id
     }
 
-    fn add_pod(&mut self, tracked: &Tracked, job: JobId) {
-        let shape = self.shape(tracked);
-        let pod = &tracked.pod;
-        let id = PodId(self.world.pods.len());
-        let spot = self.spot_of(tracked);
-        let min_runtime = self
-            .world
-            .job(job)
-            .map_or(0, |j| self.world.tree.node(j.queue).min_runtime_secs)
-            .max(self.state.config.min_runtime_secs);
-        let ran = pod
-            .started
-            .or(pod.meta.created)
-            .map_or(0, |t| self.now.duration_since(t).as_secs().max(0));
-        let left_alone = self.state.holds.is_left_alone(&pod.meta.uid);
-        self.world.pods.push(PodRow {
-            pod: pod.clone(),
-            job,
-            shape,
-            spot: None,
-            waiting: spot.is_none(),
-            loss_secs: self.loss_secs(pod, ran),
-            protected: spot.is_some() && (ran < min_runtime || left_alone),
-        });
-        if let Some(row) = self.world.jobs.get_mut(job.0) {
-            row.pods.push(id);
-        }
-        if let Some(spot) = spot {
-            self.world.settle_in(id, spot);
-        }
-    }
-
-    fn spot_of(&self, tracked: &Tracked) -> Option<Spot> {
+    pub(super) fn spot_of(&self, tracked: &Tracked) -> Option<Spot> {
         let node = tracked.place.as_ref()?;
         let row = self.state.rows.id(node)?;
         let held = self.state.rows.held(node, &tracked.pod.meta.uid)?;
         Some(Spot { row, held })
     }
 
-    /// A pod that is on its way out: later its room is free.
-    pub(in crate::sched) fn leaves(&mut self, tracked: &Tracked) {
-        let Some(spot) = self.spot_of(tracked) else {
-            return;
-        };
-        let ask = crate::sched::amounts::Ask::of_pod(&tracked.pod);
-        if let Some(slot) = self.world.slot_mut(spot.row) {
-            slot.give(&ask, spot.held);
-        }
-    }
-
-    /// Gives the held places to the waiting pods of their jobs; those whose pods are not there
-    /// (yet) are kept free. Tells how many places there are.
-    pub(in crate::sched) fn hold_places(&mut self, waiting: &[JobId]) -> usize {
-        let mut by_owner: BTreeMap<Str, Vec<JobId>> = BTreeMap::new();
-        for id in waiting {
-            let Some(job) = self.world.job(*id) else {
+    /// Puts new jobs among the old ones, and gives all of them new numbers.
+    fn merge(&mut self, drafts: Vec<Draft>) {
+        let old_jobs = std::mem::take(&mut self.t.jobs);
+        let old_pods = std::mem::take(&mut self.t.pods);
+        self.t.jobs = Vec::with_capacity(old_jobs.len() + drafts.len());
+        self.t.pods = Vec::with_capacity(old_pods.len() + drafts.len());
+        self.t.holes = 0;
+        let mut pods = old_pods.into_iter();
+        let mut drafts = drafts.into_iter().peekable();
+        for job in old_jobs {
+            let count = job.pods.len();
+            if job.gone {
+                pods.by_ref().take(count).for_each(drop);
                 continue;
-            };
-            let first = job.pods.first().and_then(|p| self.world.pod(*p));
-            if let Some(first) = first {
-                let owner = owner_of(&first.pod, job.gang.as_ref());
-                by_owner.entry(owner).or_default().push(*id);
             }
-        }
-        let state = self.state;
-        let mut held = 0;
-        for (owner, places) in state.holds.all() {
-            let jobs = by_owner.get(owner).map_or(&[][..], |j| j);
-            for place in places {
-                held += usize::from(self.hold(jobs, place).is_some());
+            while let Some(draft) =
+                drafts.next_if(|d| compare(&d.job.order, &job.order) == Ordering::Less)
+            {
+                self.add(draft);
             }
+            self.keep(job, pods.by_ref().take(count));
         }
-        self.world.settle();
-        held
+        for draft in drafts {
+            self.add(draft);
+        }
+        self.t.clear_lists();
+        for at in 0..self.t.jobs.len() {
+            self.t.enlist(JobId(at));
+        }
     }
 
-    fn hold(&mut self, jobs: &[JobId], held: &Held) -> Option<()> {
-        let row = self.state.rows.id(&held.place.node)?;
-        let class = Arc::new(Class::of_pod(&held.pod, &self.state.config));
-        let shape = *self.shapes.get(&class).unwrap_or(&ShapeId(usize::MAX));
-        let taker = jobs.iter().find_map(|job| {
-            let pods = &self.world.job(*job)?.pods;
-            pods.iter().copied().find(|pod| {
-                let row = self.world.pod(*pod);
-                row.is_some_and(|p| p.shape == shape && p.waiting && p.spot.is_none())
-            })
-        });
-        if let Some(pod) = taker {
-            self.world.look(shape);
-            let spot = self.world.spot_on(pod, row)?;
-            self.world.put(pod, spot);
-            return Some(());
+    /// A job that stays as it is but for its numbers.
+    fn keep(&mut self, mut job: JobRow, rows: impl Iterator<Item = PodRow>) {
+        let id = JobId(self.t.jobs.len());
+        for (number, mut row) in job.pods.iter_mut().zip(rows) {
+            *number = PodId(self.t.pods.len());
+            row.job = id;
+            self.t.pods.push(row);
         }
-        // Whoever it is held for has not come back yet.
-        let known = self.world.row(row)?;
-        let slot = self.world.slot_mut(row)?;
-        let prices = self.state.rules().slices;
-        let devices = slot.assign(&class.ask, &known.gpus, held.place.device, prices);
-        slot.take(&class.ask, devices);
-        let parts = parts_of(&class, known.gpus.memory_mib);
-        let pool = self.world.pool(row);
-        let queue = self
-            .world
-            .tree
-            .of_namespace(&held.pod.meta.namespace)
-            .ok()?;
-        self.world.widen();
-        self.world.reserve(queue, pool, parts, false);
-        Some(())
+        self.t.jobs.push(job);
     }
 
-    /// Work that is lost when the pod ends now, with the time until it runs again.
-    fn loss_secs(&self, pod: &Pod, ran: i64) -> i64 {
-        let saved = pod
-            .meta
-            .annotation(CHECKPOINT_LAST)
-            .and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok())
-            .and_then(|v| v.get("durable_at")?.as_str()?.parse::<Timestamp>().ok())
-            .map(|t| self.now.duration_since(t).as_secs().max(0));
-        let lost = saved.map_or(ran, |s| s.min(ran));
-        lost.saturating_add(self.state.config.restart_secs)
+    /// A new job behind all others.
+    fn add(&mut self, draft: Draft) -> JobId {
+        let id = JobId(self.t.jobs.len());
+        let Draft { mut job, pods } = draft;
+        let first = self.t.pods.len();
+        job.pods = (first..first + pods.len()).map(PodId).collect();
+        self.t.jobs.push(job);
+        let mut spots = Vec::with_capacity(pods.len());
+        for (mut row, spot) in pods {
+            row.job = id;
+            self.t.pods.push(row);
+            spots.push(spot);
+        }
+        for (at, spot) in (first..).zip(spots) {
+            if let Some(spot) = spot {
+                self.settle_in(PodId(at), spot);
+            }
+        }
+        id
     }
 }
 
-/// All GPUs of a node: whole ones and slices. Replicas of a device count by the device.
-fn parts_of_node(allocatable: &Resources) -> i64 {
-    allocatable
-        .extended
-        .iter()
-        .filter(|(_, n)| *n > 0)
-        .filter_map(|(key, n)| {
-            let one = match GpuResource::from_key(key)? {
-                GpuResource::Whole | GpuResource::Shared => GPU,
-                GpuResource::Mig(profile) => GPU / 7 * i64::from(profile.compute_slices).min(7),
-            };
-            Some(n.saturating_mul(one))
-        })
-        .fold(0, i64::saturating_add)
-        .min(MOST_PARTS)
+/// The tables can be brought up to date: what happened since is still known.
+fn is_recent(tables: &Tables, state: &State) -> bool {
+    let rows = tables.seen.rows;
+    state.changed.is_known_since(tables.seen.pods)
+        && rows.is_some_and(|v| state.rows.changed_since(v).is_some())
+}
+
+/// They do not hold much that is of no use any more.
+fn are_in_use(tables: &mut Tables) -> bool {
+    if tables.shapes.len() <= tables.most_shapes.max(IDLE_SHAPES) {
+        return true;
+    }
+    let used: BTreeSet<ShapeId> = tables.pods.iter().map(|p| p.shape).collect();
+    tables.most_shapes = tables.shapes.len() + IDLE_SHAPES;
+    tables.shapes.len() <= used.len() + IDLE_SHAPES
+}
+
+/// When the pod last saved its work for good.
+fn saved_at(pod: &Pod) -> Option<Timestamp> {
+    let text = pod.meta.annotation(CHECKPOINT_LAST)?;
+    let value: serde_json::Value = serde_json::from_str(text).ok()?;
+    value.get("durable_at")?.as_str()?.parse().ok()
 }

@@ -29,6 +29,7 @@ impl World<'_> {
         if search.need == 0 {
             return true;
         }
+        self.open_for(search.pods);
         self.sets(search)
             .iter()
             .any(|rows| self.place_in(search, rows))
@@ -120,6 +121,7 @@ impl World<'_> {
 
     /// Places as many of these like pods as have room.
     pub(in crate::sched) fn fill_all(&mut self, pods: &[PodId], rows: &[RowId]) -> usize {
+        self.open_for(pods);
         self.fill(pods, rows, None)
     }
 
@@ -165,7 +167,9 @@ impl World<'_> {
                 if fits >= wanted {
                     break;
                 }
-                fits += self.room(shape, *row).min(wanted - fits);
+                if self.is_open(shape, *row) {
+                    fits += self.room(shape, *row).min(wanted - fits);
+                }
             }
             takes += usize::try_from(fits).unwrap_or(usize::MAX);
         }
@@ -174,6 +178,7 @@ impl World<'_> {
 
     /// Places `need` of the pods on these rows, or none and tells false.
     pub(in crate::sched) fn place_in(&mut self, search: &Search<'_>, rows: &[RowId]) -> bool {
+        self.open_for(search.pods);
         if self.takes(search, rows) < search.need {
             return false;
         }
@@ -200,6 +205,7 @@ impl World<'_> {
         let shape = self.shape_of(*first);
         let mut sorted: Vec<(Option<Part>, RowId)> = rows
             .iter()
+            .filter(|row| self.is_open(shape, **row))
             .map(|row| (level.and_then(|level| self.part(*row, level)), *row))
             .collect();
         sorted.sort_unstable();
@@ -303,7 +309,12 @@ impl World<'_> {
         });
         let mut tries = MOST_TRIES;
         let skips = pods.len().saturating_sub(search.need);
-        self.pack_from(&pods, search.need, skips, rows, &mut tries)
+        let mut shapes: Vec<ShapeId> = pods.iter().map(|p| self.shape_of(*p)).collect();
+        shapes.dedup();
+        // Nothing becomes free while they are packed.
+        let is_open = |row: &RowId| shapes.iter().any(|shape| self.is_open(*shape, *row));
+        let rows: Vec<RowId> = rows.iter().copied().filter(is_open).collect();
+        self.pack_from(&pods, search.need, skips, &rows, &mut tries)
     }
 
     fn pack_from(

@@ -1,15 +1,23 @@
 //! Whose turn it is: a picture of the cluster on which starts and evictions are tried, and the
 //! round that goes through the queues in their order.
 
-pub(super) mod build;
+mod build;
 mod gang;
+mod leave;
+mod nodes;
+mod open;
 mod order;
 mod round;
 mod shape;
+mod tables;
 mod world;
 
+pub(super) use build::NewJob;
 pub(super) use gang::Search;
 pub(super) use order::{Lines, Ratio, Unit};
-pub(super) use round::{Failed, Hopeless};
+pub(super) use round::Failed;
 pub(super) use shape::{ShapeId, parts_of};
-pub(super) use world::{JobId, PodId, Spot, World};
+#[cfg(test)]
+pub(super) use tables::kept_unlike;
+pub(super) use tables::{Kept, Verdicts};
+pub(super) use world::{JobId, PodId, PodRow, Spot, World};

@@ -3,6 +3,7 @@
 //! before it), then who came first.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 use super::world::{JobId, PodId, World};
 use crate::sched::queue::{Parts, QueueId, ROOT};
@@ -24,15 +25,18 @@ pub(in crate::sched) struct Unit {
     pub(in crate::sched) parts: Parts,
 }
 
-/// The jobs that wait, by queue, each queue in its own order.
+/// The jobs that wait, by queue, each queue in its own order, and of each queue which below it is
+/// next. After a start or a failure only the way up from its queue is looked at again.
 #[derive(Clone, Debug)]
 pub(in crate::sched) struct Lines {
     /// By queue number; the next job is the last.
     waiting: Vec<Vec<JobId>>,
     /// What the next job of each queue starts.
     heads: Vec<Option<Unit>>,
-    /// Jobs left in a queue and all below it.
-    busy: Vec<u32>,
+    /// The queue whose head is next among a queue and all below it, with its key.
+    next: Vec<Option<(TurnKey, QueueId)>>,
+    /// The children of each queue below which something waits, the next first.
+    children: Vec<BTreeSet<(TurnKey, QueueId)>>,
 }
 
 /// What decides between two queues: the least is served first.
@@ -79,96 +83,119 @@ impl PartialOrd for Ratio {
 
 impl Lines {
     /// Puts the waiting jobs in line.
-    pub(in crate::sched) fn new(world: &World<'_>, jobs: impl Iterator<Item = JobId>) -> Self {
+    pub(in crate::sched) fn new(
+        world: &World<'_>,
+        shares: &[Vec<Parts>],
+        jobs: impl Iterator<Item = JobId>,
+    ) -> Self {
+        let queues = world.tree.len();
         let mut lines = Lines {
-            waiting: vec![Vec::new(); world.tree.len()],
-            heads: vec![None; world.tree.len()],
-            busy: vec![0; world.tree.len()],
+            waiting: vec![Vec::new(); queues],
+            heads: vec![None; queues],
+            next: vec![None; queues],
+            children: vec![BTreeSet::new(); queues],
         };
-        let mut jobs: Vec<JobId> = jobs.collect();
-        jobs.sort_by_key(|id| {
-            let job = world.job(*id);
-            (job.map_or(i32::MIN, |j| j.turn_priority), Reverse(*id))
-        });
-        for id in jobs {
-            let Some(job) = world.job(id) else { continue };
-            if let Some(line) = lines.waiting.get_mut(job.queue.0) {
+        let mut jobs: Vec<(i32, Reverse<JobId>, QueueId)> = jobs
+            .filter_map(|id| {
+                let job = world.job(id)?;
+                Some((world.turn_priority(job), Reverse(id), job.queue))
+            })
+            .collect();
+        jobs.sort_unstable();
+        for (_, Reverse(id), queue) in jobs {
+            if let Some(line) = lines.waiting.get_mut(queue.0) {
                 line.push(id);
             }
-            lines.count(world, job.queue, 1);
         }
-        for queue in 0..lines.waiting.len() {
-            lines.refresh(world, QueueId(queue));
-        }
+        lines.refresh_all(world, shares);
         lines
     }
 
     /// The next job of a queue has changed, or what it still needs; a job that needs nothing
     /// more leaves the line.
-    pub(in crate::sched) fn refresh(&mut self, world: &World<'_>, queue: QueueId) {
-        loop {
-            let first = self.waiting.get(queue.0).and_then(|l| l.last()).copied();
-            let unit = first.and_then(|job| world.unit(job));
-            let done = first.is_some() && unit.is_none();
-            if let Some(head) = self.heads.get_mut(queue.0) {
-                *head = unit;
-            }
-            if !done {
-                return;
-            }
-            self.pop(world, queue);
-        }
-    }
-
-    fn count(&mut self, world: &World<'_>, queue: QueueId, by: i32) {
+    pub(in crate::sched) fn refresh(
+        &mut self,
+        world: &World<'_>,
+        shares: &[Vec<Parts>],
+        queue: QueueId,
+    ) {
+        self.find_head(world, queue);
         for at in world.tree.up(queue).chain([ROOT]) {
-            if let Some(n) = self.busy.get_mut(at.0) {
-                *n = n.saturating_add_signed(by);
+            self.find_next(world, shares, at);
+        }
+    }
+
+    fn find_head(&mut self, world: &World<'_>, queue: QueueId) {
+        let Some(line) = self.waiting.get_mut(queue.0) else {
+            return;
+        };
+        let mut unit = None;
+        while let Some(first) = line.last() {
+            unit = world.unit(*first);
+            if unit.is_some() {
+                break;
+            }
+            line.pop();
+        }
+        if let Some(head) = self.heads.get_mut(queue.0) {
+            *head = unit;
+        }
+    }
+
+    /// Which queue at or below this one is next; those below know theirs.
+    fn find_next(&mut self, world: &World<'_>, shares: &[Vec<Parts>], at: QueueId) {
+        let head = |queue: QueueId| self.heads.get(queue.0).and_then(Option::as_ref);
+        let below = self.children.get(at.0).and_then(BTreeSet::first);
+        let leaf = match below {
+            _ if head(at).is_some() => Some(at),
+            Some((_, child)) => self.next.get(child.0).copied().flatten().map(|n| n.1),
+            None => None,
+        };
+        let next = leaf.and_then(|leaf| Some((turn_key(world, shares, at, head(leaf)?), leaf)));
+        let Some(slot) = self.next.get_mut(at.0) else {
+            return;
+        };
+        let before = std::mem::replace(slot, next);
+        if at == ROOT {
+            return;
+        }
+        let parent = world.tree.node(at).parent;
+        if let Some(siblings) = self.children.get_mut(parent.0) {
+            if let Some((key, _)) = before {
+                siblings.remove(&(key, at));
+            }
+            if let Some((key, _)) = next {
+                siblings.insert((key, at));
             }
         }
     }
 
-    /// Running jobs have lost pods: what is left to start may differ.
-    pub(in crate::sched) fn refresh_all(&mut self, world: &World<'_>) {
-        for queue in 0..self.waiting.len() {
-            self.refresh(world, QueueId(queue));
+    /// Running jobs have lost pods: what is left to start may differ, and so do all keys.
+    pub(in crate::sched) fn refresh_all(&mut self, world: &World<'_>, shares: &[Vec<Parts>]) {
+        // Children have higher numbers than their parents.
+        for queue in (0..self.waiting.len()).rev() {
+            self.find_head(world, QueueId(queue));
+            self.find_next(world, shares, QueueId(queue));
         }
     }
 
     /// The next job of a queue is done with for this round.
-    pub(in crate::sched) fn drop_first(&mut self, world: &World<'_>, queue: QueueId) {
-        self.pop(world, queue);
-        self.refresh(world, queue);
-    }
-
-    fn pop(&mut self, world: &World<'_>, queue: QueueId) {
-        let dropped = self.waiting.get_mut(queue.0).and_then(Vec::pop);
-        if dropped.is_some() {
-            self.count(world, queue, -1);
+    pub(in crate::sched) fn drop_first(
+        &mut self,
+        world: &World<'_>,
+        shares: &[Vec<Parts>],
+        queue: QueueId,
+    ) {
+        if let Some(line) = self.waiting.get_mut(queue.0) {
+            line.pop();
         }
+        self.refresh(world, shares, queue);
     }
 
     /// Whose turn it is.
-    pub(in crate::sched) fn next(&self, world: &World<'_>, shares: &[Vec<Parts>]) -> Option<Unit> {
-        self.best_of(world, shares, ROOT).cloned()
-    }
-
-    fn best_of(&self, world: &World<'_>, shares: &[Vec<Parts>], queue: QueueId) -> Option<&Unit> {
-        if self.busy.get(queue.0).copied().unwrap_or(0) == 0 {
-            return None;
-        }
-        let own = self.heads.get(queue.0).and_then(Option::as_ref);
-        let mut best: Option<(TurnKey, &Unit)> = None;
-        for child in &world.tree.node(queue).children {
-            let Some(unit) = self.best_of(world, shares, *child) else {
-                continue;
-            };
-            let key = turn_key(world, shares, *child, unit);
-            if best.as_ref().is_none_or(|(least, _)| key < *least) {
-                best = Some((key, unit));
-            }
-        }
-        own.or(best.map(|(_, unit)| unit))
+    pub(in crate::sched) fn next(&self) -> Option<&Unit> {
+        let (_, leaf) = self.next.get(ROOT.0)?.as_ref()?;
+        self.heads.get(leaf.0)?.as_ref()
     }
 }
 
@@ -185,7 +212,7 @@ fn turn_key(world: &World<'_>, shares: &[Vec<Parts>], queue: QueueId, unit: &Uni
     (
         after > node.due(pool).guaranteed,
         Reverse(node.band),
-        Reverse(job.map_or(i32::MIN, |j| j.turn_priority)),
+        Reverse(job.map_or(i32::MIN, |j| world.turn_priority(j))),
         Ratio::new(after, share),
         Ratio::new(world.used(pool, queue), share),
         unit.job,
@@ -260,15 +287,10 @@ impl World<'_> {
         let Some(shape) = job.pods.first().map(|p| self.shape_of(*p)) else {
             return vec![0];
         };
-        let mut list: Vec<usize> = Vec::new();
-        for row in self.rows() {
-            let pool = self.pool(row);
-            let gpus = self.row(row).is_some_and(|r| r.has_gpus);
-            if gpus && !list.contains(&pool) && self.lets_in(shape, row) {
-                list.push(pool);
-            }
-        }
-        list.sort_unstable();
+        let mut list = self
+            .shapes
+            .get(shape.0)
+            .map_or(Vec::new(), |s| s.pools.clone());
         if list.is_empty() {
             list.push(pools - 1);
         }

@@ -4,13 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jiff::SignedDuration;
+
 use super::gang::Search;
 use super::order::{Lines, Unit};
 use super::shape::ShapeId;
+use super::tables::{PodRow, Verdicts};
 use super::world::{JobId, PodId, Spot, World};
 use crate::model::Reason;
 use crate::sched::decide::{Placed, Round};
-use crate::sched::filters::{Verdict, judge};
 use crate::sched::queue::{Parts, QueueId, aged_weight};
 use crate::sched::reclaim::{Claimant, Denied, Moves, Victim};
 use crate::sched::topology::Wish;
@@ -21,67 +23,151 @@ pub(in crate::sched) type Failed = (Vec<ShapeId>, usize, Wish, usize);
 /// The same with queue, priority and right to preempt: no victims were found either.
 pub(in crate::sched) type Hopeless = (QueueId, i32, bool, Failed);
 
+/// Nodes that are searched for moves in one round, all searches together.
+const MOST_SEARCHED: usize = 16_384;
+
 impl World<'_> {
     /// What each queue is due in each pool, by what runs and what waits.
-    pub(in crate::sched) fn all_shares(&mut self, waiting: &[JobId]) -> Vec<Vec<Parts>> {
+    pub(in crate::sched) fn all_shares(&mut self) -> Vec<Vec<Parts>> {
         let weights = self.weights();
-        (0..self.tree.pools())
-            .map(|pool| {
-                let mut demand = vec![0; self.tree.len()];
-                for (at, job) in self.jobs.iter().enumerate() {
-                    let id = JobId(at);
-                    let waits = waiting.binary_search(&id).is_ok();
-                    let here = waits && self.pool_of_job(id) == pool;
-                    let parts: Parts = job
-                        .pods
-                        .iter()
-                        .filter_map(|pod| Some((*pod, self.pod(*pod)?)))
-                        .filter(|(_, row)| match row.spot {
-                            Some(spot) => self.pool(spot.row) == pool,
-                            None => here && row.waiting,
-                        })
-                        .map(|(pod, _)| self.parts(pod))
-                        .sum();
-                    if let Some(sum) = demand.get_mut(job.queue.0) {
-                        *sum += parts;
-                    }
-                }
+        let demand = self.demand();
+        demand
+            .iter()
+            .enumerate()
+            .map(|(pool, demand)| {
                 let capacity = self.capacity.get(pool).copied().unwrap_or(0);
-                self.tree.shares(pool, capacity, &demand, |q| {
+                self.tree.shares(pool, capacity, demand, |q| {
                     weights.get(q.0).copied().unwrap_or(0)
                 })
             })
             .collect()
     }
 
+    /// What each queue asks for by itself, by pool: what runs there, and what waits for it.
+    fn demand(&mut self) -> Vec<Vec<Parts>> {
+        let (pools, queues) = (self.tree.pools(), self.tree.len());
+        let mut demand: Vec<Vec<Parts>> = (0..pools)
+            .map(|pool| {
+                (0..queues)
+                    .map(|at| {
+                        let id = QueueId(at);
+                        let below = self.tree.node(id).children.iter();
+                        let below: Parts = below.map(|c| self.used(pool, *c)).sum();
+                        self.used(pool, id) - below
+                    })
+                    .collect()
+            })
+            .collect();
+        for id in self.waiting.clone() {
+            if pools > 1
+                && let Some(first) = self.job(id).and_then(|j| j.pods.first()).copied()
+            {
+                self.look(self.shape_of(first));
+            }
+            let pool = self.pool_of_job(id);
+            let Some(job) = self.job(id) else { continue };
+            let open = job
+                .pods
+                .iter()
+                .filter(|p| self.pod(**p).is_some_and(|p| p.spot.is_none()));
+            let parts: Parts = open.map(|p| self.parts_anywhere(*p)).sum();
+            let sum = demand.get_mut(pool).and_then(|d| d.get_mut(job.queue.0));
+            if let Some(sum) = sum {
+                *sum = sum.saturating_add(parts);
+            }
+        }
+        demand
+    }
+
+    /// Verdicts of the last round that still hold.
+    pub(in crate::sched) fn verdicts(&mut self, shares: &[Vec<Parts>]) -> Verdicts {
+        let mut kept = std::mem::take(&mut self.t.verdicts);
+        if kept.freed != self.state.freed || kept.until.is_some_and(|t| t <= self.now) {
+            return Verdicts::default();
+        }
+        if kept.shares != shares || kept.used != self.t.used {
+            kept.hopeless.clear();
+        }
+        kept
+    }
+
+    /// Keeps them for the next round.
+    pub(in crate::sched) fn keep_verdicts(
+        &mut self,
+        mut verdicts: Verdicts,
+        shares: Vec<Vec<Parts>>,
+        changed: bool,
+    ) {
+        // Who has started since may pay or move.
+        if changed {
+            verdicts = Verdicts::default();
+        }
+        // Most have run for longer than any queue asks for.
+        let queues = (0..self.tree.len()).map(|at| self.tree.node(QueueId(at)).min_runtime_secs);
+        let longest = queues
+            .max()
+            .unwrap_or(0)
+            .max(self.state.config.min_runtime_secs);
+        let long_ago = self
+            .now
+            .checked_sub(SignedDuration::from_secs(longest))
+            .ok();
+        let protected_until = |pod: &PodRow| {
+            if pod
+                .began
+                .is_none_or(|began| long_ago.is_some_and(|t| began <= t))
+            {
+                return None;
+            }
+            let secs = self.min_runtime_secs(pod.job);
+            let until = pod
+                .began?
+                .checked_add(SignedDuration::from_secs(secs))
+                .ok()?;
+            (pod.spot.is_some() && until > self.now).then_some(until)
+        };
+        if verdicts.failed.is_empty() && verdicts.hopeless.is_empty() {
+            self.t.verdicts = verdicts;
+            return;
+        }
+        verdicts.until = self.pods.iter().filter_map(protected_until).min();
+        verdicts.freed = self.state.freed;
+        verdicts.shares = shares;
+        verdicts.used.clone_from(&self.t.used);
+        self.t.verdicts = verdicts;
+    }
+
     /// The weight of each queue by what it has used: less for who used more than its part of what
     /// its siblings and it used together.
-    fn weights(&mut self) -> Vec<i64> {
+    fn weights(&self) -> Vec<i64> {
         let state = self.state;
         let mut past = vec![0_i64; self.tree.len()];
         for (namespace, used) in state.past() {
-            let Ok(queue) = self.tree.of_namespace(namespace) else {
+            let Ok(queue) = self.tree.known_namespace(namespace) else {
                 continue;
             };
-            past.resize(self.tree.len(), 0);
             for at in self.tree.up(queue) {
                 if let Some(sum) = past.get_mut(at.0) {
                     *sum = sum.saturating_add(used);
                 }
             }
         }
-        self.widen();
+        let sums: Vec<(i64, i64)> = (0..self.tree.len())
+            .map(|at| {
+                let children = self.tree.node(QueueId(at)).children.iter();
+                children.fold((0_i64, 0_i64), |(used, weights), child| {
+                    let part = past.get(child.0).copied().unwrap_or(0);
+                    let weight = self.tree.node(*child).weight;
+                    (used.saturating_add(part), weights.saturating_add(weight))
+                })
+            })
+            .collect();
         let of = |list: &[i64], id: QueueId| list.get(id.0).copied().unwrap_or(0);
         (0..self.tree.len())
             .map(|at| {
                 let id = QueueId(at);
                 let node = self.tree.node(id);
-                let siblings = &self.tree.node(node.parent).children;
-                let (mut used, mut weights) = (0_i64, 0_i64);
-                for sibling in siblings {
-                    used = used.saturating_add(of(&past, *sibling));
-                    weights = weights.saturating_add(self.tree.node(*sibling).weight);
-                }
+                let (used, weights) = sums.get(node.parent.0).copied().unwrap_or_default();
                 let due = i128::from(used) * i128::from(node.weight) / i128::from(weights.max(1));
                 let due = i64::try_from(due).unwrap_or(i64::MAX);
                 aged_weight(node.weight, of(&past, id), due)
@@ -91,37 +177,27 @@ impl World<'_> {
 }
 
 impl Round<'_> {
-    pub(in crate::sched) fn go(&mut self, waiting: &[JobId]) {
-        for job in waiting {
-            self.look(*job);
-        }
-        self.bind_held(waiting);
-        let mut lines = Lines::new(&self.world, waiting.iter().copied());
-        while let Some(unit) = lines.next(&self.world, &self.shares) {
+    pub(in crate::sched) fn go(&mut self) {
+        self.bind_held();
+        let waiting = self.world.waiting.iter().copied();
+        let mut lines = Lines::new(&self.world, &self.shares, waiting);
+        while let Some(unit) = lines.next().cloned() {
             if self.placed >= self.state.config.max_placements {
                 self.plan.more = true;
                 break;
             }
             let queue = self.world.job(unit.job).map_or(QueueId(0), |j| j.queue);
-            let evictions = self.evictions.len();
+            let left = self.left;
             match self.try_start(&unit) {
-                Ok(()) => lines.refresh(&self.world, queue),
+                Ok(()) => lines.refresh(&self.world, &self.shares, queue),
                 Err(reason) => {
                     self.all_wait(&unit, &reason);
-                    lines.drop_first(&self.world, queue);
-                    if self.evictions.len() > evictions {
-                        lines.refresh_all(&self.world);
+                    lines.drop_first(&self.world, &self.shares, queue);
+                    if self.left > left {
+                        lines.refresh_all(&self.world, &self.shares);
                     }
                 }
             }
-        }
-    }
-
-    fn look(&mut self, job: JobId) {
-        let pods = self.world.job(job).map_or(Vec::new(), |j| j.pods.clone());
-        let shapes: BTreeSet<ShapeId> = pods.iter().map(|p| self.world.shape_of(*p)).collect();
-        for shape in shapes {
-            self.world.look(shape);
         }
     }
 
@@ -153,10 +229,13 @@ impl Round<'_> {
     }
 
     /// Jobs whose place is held: bound there, or anywhere else, as soon as that is free.
-    fn bind_held(&mut self, waiting: &[JobId]) {
+    fn bind_held(&mut self) {
+        if self.state.holds.all().next().is_none() {
+            return;
+        }
         let mut rows: BTreeSet<RowId> = BTreeSet::new();
-        for id in waiting {
-            let pods = self.held_pods(*id);
+        for id in self.world.waiting.clone() {
+            let pods = self.held_pods(id);
             if pods.is_empty() {
                 continue;
             }
@@ -228,14 +307,15 @@ impl Round<'_> {
 
     /// Takes a place on a row that is free both now and later.
     fn take_if_free(&mut self, pod: PodId, row: RowId) -> Option<crate::sched::slot::Held> {
-        let shape = self.world.shapes.get(self.world.shape_of(pod).0)?;
+        let shape = self.world.shape_of(pod);
+        self.world.look(shape);
         let known = self.world.row(row)?;
         let mut slot = self.scratch.slot(row)?.clone();
         slot.cap(self.world.slot(row)?);
-        let class: Arc<_> = shape.class.clone();
-        if judge(&class, *shape.fixed.get(row.0)?, known, &slot) != Verdict::Fits {
+        if !self.world.fits_in(shape, row, known, &slot) {
             return None;
         }
+        let class: Arc<_> = self.world.class(shape)?.clone();
         let prices = self.state.rules().slices;
         let held = slot.assign(&class.ask, &known.gpus, None, prices);
         self.scratch.take_here(&class, row, held);
@@ -288,7 +368,7 @@ impl Round<'_> {
         Ok(())
     }
 
-    fn signature(&self, unit: &Unit, pool: usize) -> Option<Failed> {
+    pub(in crate::sched) fn signature(&self, unit: &Unit, pool: usize) -> Option<Failed> {
         let job = self.world.job(unit.job)?;
         if job.placed > 0 && job.wish != Wish::default() {
             return None;
@@ -307,16 +387,26 @@ impl Round<'_> {
             (Some(s), Some((queue, priority, may))) => Some((queue, priority, may, s.clone())),
             _ => None,
         };
-        if known.as_ref().is_some_and(|k| self.hopeless.contains(k)) {
+        if known
+            .as_ref()
+            .is_some_and(|k| self.verdicts.hopeless.contains(k))
+        {
             return false;
         }
-        let seen = signature.as_ref().is_some_and(|s| self.failed.contains(s));
+        let seen = signature
+            .as_ref()
+            .is_some_and(|s| self.verdicts.failed.contains(s));
+        self.world.look_at(&unit.pods);
         let done = (!seen && self.leaving && self.wait_for_room(unit, pool))
             || (!seen && self.state.config.moves && !unit.surplus && self.move_others(unit, pool))
             || self.displace_within(unit, pool);
         if !done {
-            self.failed.extend(signature);
-            self.hopeless.extend(known);
+            self.verdicts.failed.extend(signature);
+            if std::mem::take(&mut self.world.exhausted) {
+                self.plan.more = true;
+            } else {
+                self.verdicts.hopeless.extend(known);
+            }
         }
         done
     }
@@ -341,20 +431,27 @@ impl Round<'_> {
 
     /// The job's places, which the picture has, are held from now on.
     fn hold(&mut self, job: JobId, places: &[(PodId, Spot)]) {
-        self.world.settle();
         let rows: BTreeSet<RowId> = places.iter().map(|(_, s)| s.row).collect();
         for row in rows {
             self.cap(row);
         }
         self.keep(job, places);
+        let evictions = std::mem::take(&mut self.evictions);
+        if !evictions.is_empty() {
+            self.plan.groups.push(evictions);
+        }
         self.leaving = true;
-        self.failed.clear();
-        self.hopeless.clear();
+        self.ends = None;
+        self.verdicts.failed.clear();
+        self.verdicts.hopeless.clear();
     }
 
     fn move_others(&mut self, unit: &Unit, pool: usize) -> bool {
-        for job in 0..self.world.jobs.len() {
-            self.look(JobId(job));
+        // One more search is not worth the time of all others.
+        let most = MOST_SEARCHED / self.state.rows.slots.len().max(1);
+        self.searches += 1;
+        if self.searches > most.max(2) {
+            return false;
         }
         let Some(found) = self.world.find_moves(&Self::search(unit, pool)) else {
             return false;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::model::{GpuResource, Reason};
 use crate::sched::class::{Class, ClassId};
-use crate::sched::filters::{FixedVerdict, Volumes};
+use crate::sched::filters::Volumes;
 use crate::sched::needs::Share;
 use crate::sched::queue::{GPU, MOST_PARTS, Parts, of_milli_gpu};
 
@@ -26,8 +26,15 @@ pub(in crate::sched) struct Shape {
     pub(in crate::sched) parts: Parts,
     /// Its volumes, or why its claims keep it waiting.
     pub(in crate::sched) volumes: Result<Volumes, Reason>,
-    /// For each row what does not change while the node does not; empty until asked for.
-    pub(in crate::sched) fixed: Vec<FixedVerdict>,
+    /// The rest is known.
+    pub(super) is_looked_at: bool,
+    /// Nodes that let it in, a bit each.
+    pub(super) lets_in: Vec<u64>,
+    /// Nodes with room for one more pod, a bit each, as of a point in the picture's journal.
+    pub(super) open: Vec<u64>,
+    pub(super) open_at: Option<usize>,
+    /// Pools with GPUs in which some node lets it in, where there are several.
+    pub(super) pools: Vec<usize>,
 }
 
 /// What a pod of a class counts in its queue, with a device of this memory.

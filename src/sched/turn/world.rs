@@ -1,137 +1,105 @@
-//! The picture: what the nodes have left once those who leave are gone, pods, jobs and what each
-//! queue uses, with an undo log.
+//! A picture of the cluster on which starts and evictions are tried and taken back: what each node
+//! has left once those who leave are gone, what each queue uses, and who could leave.
 
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::shape::{Shape, ShapeId, parts_of};
-use crate::model::Pod;
+use jiff::Timestamp;
+
+use super::shape::{ShapeId, parts_of};
+use super::tables::Undo;
+pub(in crate::sched) use super::tables::{JobId, JobRow, PodId, PodRow, Spot, Tables};
 use crate::sched::class::Class;
 use crate::sched::copies::copies;
 use crate::sched::fabric::{DomainId, Fabric, Level};
-use crate::sched::filters::{FixedVerdict, Row, Verdict, judge, judge_node};
-use crate::sched::gang::GangKey;
+use crate::sched::filters::{FixedVerdict, Row, Verdict, judge};
 use crate::sched::place::NodeRow;
 use crate::sched::queue::{Parts, QueueId, ROOT, Tree};
-use crate::sched::slot::{Held, Slot};
+use crate::sched::reclaim::{PileKey, Piled};
+use crate::sched::slot::Slot;
 use crate::sched::state::State;
-use crate::sched::topology::Wish;
 use crate::sched::view::RowId;
 
-/// Number of a pod.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(in crate::sched) struct PodId(pub(in crate::sched) usize);
-
-/// Number of a job; jobs are numbered in submit order.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(in crate::sched) struct JobId(pub(in crate::sched) usize);
-
-/// A place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::sched) struct Spot {
-    /// The node.
-    pub(in crate::sched) row: RowId,
-    /// Its devices.
-    pub(in crate::sched) held: Held,
-}
-
-/// A pod of ours: waiting, or with a place.
-#[derive(Clone, Debug)]
-pub(in crate::sched) struct PodRow {
-    pub(in crate::sched) pod: Arc<Pod>,
-    pub(in crate::sched) job: JobId,
-    pub(in crate::sched) shape: ShapeId,
-    /// Where it is or shall be.
-    pub(in crate::sched) spot: Option<Spot>,
-    /// It waits for a node (with a spot: for the one that is held for it).
-    pub(in crate::sched) waiting: bool,
-    /// Seconds of work that its end costs: since its last durable checkpoint, restart, requeue.
-    pub(in crate::sched) loss_secs: i64,
-    /// It may not be evicted yet or at all, whatever its job says.
-    pub(in crate::sched) protected: bool,
-}
-
-/// A job: pods that start together, or one pod by itself.
-#[derive(Clone, Debug)]
-pub(in crate::sched) struct JobRow {
-    /// The gang; `None` for a pod by itself.
-    pub(in crate::sched) gang: Option<GangKey>,
-    pub(in crate::sched) queue: QueueId,
-    pub(in crate::sched) priority: i32,
-    /// Priority with the points for waiting.
-    pub(in crate::sched) turn_priority: i32,
-    pub(in crate::sched) preemptible: bool,
-    pub(in crate::sched) may_preempt: bool,
-    /// It comes back by itself after an eviction, so it may be moved.
-    pub(in crate::sched) comes_back: bool,
-    /// Pods that run together or not at all.
-    pub(in crate::sched) min: u32,
-    /// How close together its pods have to be.
-    pub(in crate::sched) wish: Wish,
-    pub(in crate::sched) pods: Vec<PodId>,
-    /// Pods with a spot.
-    pub(in crate::sched) placed: u32,
-}
-
 /// The picture.
-#[derive(Clone)]
 pub(in crate::sched) struct World<'a> {
     pub(in crate::sched) state: &'a State,
-    pub(in crate::sched) tree: Tree,
-    /// What each row has left once those who leave are gone.
-    slots: Vec<Slot>,
-    /// Kind of GPU in which the queues of a row are counted.
-    pools: Vec<usize>,
-    pub(in crate::sched) shapes: Vec<Shape>,
-    pub(in crate::sched) pods: Vec<PodRow>,
-    /// Pods that run on each row.
-    residents: Vec<Vec<PodId>>,
-    pub(in crate::sched) jobs: Vec<JobRow>,
-    /// What each queue uses with all below it, by pool.
-    used: Vec<Vec<Parts>>,
-    /// The part of it that cannot be preempted.
-    firm: Vec<Vec<Parts>>,
-    /// Devices of each pool.
-    pub(in crate::sched) capacity: Vec<Parts>,
-    log: Vec<(PodId, Option<Spot>)>,
+    pub(in crate::sched) now: Timestamp,
+    pub(in crate::sched) tree: Arc<Tree>,
+    /// What the unit of a job has not got yet, as of a point in the journal: asked for again and
+    /// again between two changes.
+    pub(in crate::sched) missing: Cell<Option<((usize, JobId), Parts)>>,
+    /// Nodes that were priced in this round, and whether somebody was not looked at for that.
+    pub(in crate::sched) priced: usize,
+    pub(in crate::sched) exhausted: bool,
+    /// Nodes that may be cleared, by who asks.
+    pub(in crate::sched) piled: BTreeMap<PileKey, Piled>,
+    pub(super) t: Tables,
 }
 
-impl<'a> World<'a> {
-    pub(super) fn empty(state: &'a State) -> Self {
-        let tree = state.queues().clone();
-        let (pools, queues) = (tree.pools(), tree.len());
-        World {
-            state,
-            tree,
-            slots: state.rows.slots.clone(),
-            pools: vec![0; state.rows.rows.len()],
-            shapes: Vec::new(),
-            pods: Vec::new(),
-            residents: vec![Vec::new(); state.rows.rows.len()],
-            jobs: Vec::new(),
-            used: vec![vec![0; queues]; pools],
-            firm: vec![vec![0; queues]; pools],
-            capacity: vec![0; pools],
-            log: Vec::new(),
+impl std::ops::Deref for World<'_> {
+    type Target = Tables;
+
+    fn deref(&self) -> &Tables {
+        &self.t
+    }
+}
+
+impl std::ops::DerefMut for World<'_> {
+    fn deref_mut(&mut self) -> &mut Tables {
+        &mut self.t
+    }
+}
+
+impl Tables {
+    /// A queue and all above it use so much more.
+    fn count(&mut self, tree: &Tree, queue: QueueId, pool: usize, parts: Parts, firm: bool) {
+        if parts == 0 {
+            return;
+        }
+        let mut at = queue;
+        loop {
+            for (list, counts) in [(&mut self.used, true), (&mut self.firm, firm)] {
+                if counts && let Some(sum) = list.get_mut(pool).and_then(|l| l.get_mut(at.0)) {
+                    *sum += parts;
+                }
+            }
+            if at == ROOT {
+                return;
+            }
+            at = tree.node(at).parent;
         }
     }
 
+    /// Counts a pod's place in its queue, or out of it.
+    fn count_pod(&mut self, tree: &Tree, job: JobId, counted: (usize, Parts), sign: i64) {
+        let Some((queue, firm)) = self.jobs.get(job.0).map(|j| (j.queue, !j.preemptible)) else {
+            return;
+        };
+        let (pool, parts) = counted;
+        self.count(tree, queue, pool, sign * parts, firm);
+    }
+}
+
+impl<'a> World<'a> {
     /// A node's row.
     pub(in crate::sched) fn row(&self, id: RowId) -> Option<&'a Row> {
         self.state.rows.rows.get(id.0)
     }
 
+    /// Rows.
+    pub(in crate::sched) fn slots_len(&self) -> usize {
+        self.t.slots.len()
+    }
+
     /// All rows, in no order that means anything.
     pub(in crate::sched) fn rows(&self) -> impl Iterator<Item = RowId> + use<> {
-        (0..self.slots.len()).map(RowId)
+        (0..self.t.slots.len()).map(RowId)
     }
 
     /// What a row has left later.
     pub(in crate::sched) fn slot(&self, id: RowId) -> Option<&Slot> {
-        self.slots.get(id.0)
-    }
-
-    pub(super) fn slot_mut(&mut self, id: RowId) -> Option<&mut Slot> {
-        self.slots.get_mut(id.0)
+        self.t.slots.get(id.0)
     }
 
     /// Where the nodes stand.
@@ -145,15 +113,9 @@ impl<'a> World<'a> {
         ranks.get(id.0).copied().unwrap_or(u32::MAX)
     }
 
-    pub(super) fn set_pool(&mut self, id: RowId, pool: usize) {
-        if let Some(slot) = self.pools.get_mut(id.0) {
-            *slot = pool;
-        }
-    }
-
     /// The pool of a row.
     pub(in crate::sched) fn pool(&self, id: RowId) -> usize {
-        self.pools.get(id.0).copied().unwrap_or(0)
+        self.t.rows.get(id.0).map_or(0, |c| c.pool)
     }
 
     /// A row belongs to this pool, or the pool is any.
@@ -168,17 +130,29 @@ impl<'a> World<'a> {
 
     /// A pod that exists.
     pub(in crate::sched) fn pod(&self, id: PodId) -> Option<&PodRow> {
-        self.pods.get(id.0)
+        self.t.pods.get(id.0)
     }
 
     /// A job that exists.
     pub(in crate::sched) fn job(&self, id: JobId) -> Option<&JobRow> {
-        self.jobs.get(id.0)
+        self.t.jobs.get(id.0)
+    }
+
+    /// The job of a pod that waits and is able to start.
+    pub(in crate::sched) fn waiting_job_of(&self, uid: &crate::model::Uid) -> Option<JobId> {
+        let seat = self.t.seats.get(uid)?;
+        let (_, id) = self.t.seated.get(*seat as usize)?.as_ref()?;
+        let job = self.job(*id).filter(|j| j.waits)?;
+        let waits = |p: &PodId| {
+            self.pod(*p)
+                .is_some_and(|p| p.waiting && p.pod.meta.uid == *uid)
+        };
+        job.pods.iter().any(waits).then_some(*id)
     }
 
     /// The class of a shape.
     pub(in crate::sched) fn class(&self, id: ShapeId) -> Option<&Arc<Class>> {
-        self.shapes.get(id.0).map(|s| &s.class)
+        self.t.shapes.get(id.0).map(|s| &s.class)
     }
 
     /// The shape of a pod.
@@ -188,27 +162,38 @@ impl<'a> World<'a> {
 
     /// Pods that run on a row, and some that did.
     pub(in crate::sched) fn residents(&self, id: RowId) -> &[PodId] {
-        self.residents.get(id.0).map_or(&[], |list| list)
+        self.t.residents.get(id.0).map_or(&[], |list| list)
+    }
+
+    /// Jobs of a queue that ran when the round began.
+    pub(in crate::sched) fn running(&self, queue: QueueId) -> &BTreeSet<JobId> {
+        const NONE: &BTreeSet<JobId> = &BTreeSet::new();
+        self.t.running.get(queue.0).unwrap_or(NONE)
+    }
+
+    /// The lowest priority among the jobs of a queue that run and may be evicted.
+    pub(in crate::sched) fn lowest_priority(&self, queue: QueueId) -> Option<i32> {
+        let priorities = self.t.priorities.get(queue.0)?;
+        priorities.first_key_value().map(|(lowest, _)| *lowest)
     }
 
     /// What a queue uses with all below it.
     pub(in crate::sched) fn used(&self, pool: usize, queue: QueueId) -> Parts {
-        let list = self.used.get(pool);
+        let list = self.t.used.get(pool);
         list.and_then(|l| l.get(queue.0)).copied().unwrap_or(0)
     }
 
     /// What of it cannot be preempted.
     pub(in crate::sched) fn firm(&self, pool: usize, queue: QueueId) -> Parts {
-        let list = self.firm.get(pool);
+        let list = self.t.firm.get(pool);
         list.and_then(|l| l.get(queue.0)).copied().unwrap_or(0)
     }
 
     /// What a pod counts in its queue: by its node when it has one.
     pub(in crate::sched) fn parts(&self, id: PodId) -> Parts {
-        let Some(row) = self.pod(id) else { return 0 };
-        match row.spot {
-            Some(spot) => self.parts_on(row.shape, spot.row),
-            None => self.parts_anywhere(id),
+        match self.pod(id) {
+            Some(row) if row.spot.is_some() => row.counted.1,
+            _ => self.parts_anywhere(id),
         }
     }
 
@@ -220,7 +205,7 @@ impl<'a> World<'a> {
     /// What a pod counts whether it has a place or not.
     pub(in crate::sched) fn parts_anywhere(&self, id: PodId) -> Parts {
         let shape = self.shape_of(id);
-        self.shapes.get(shape.0).map_or(0, |s| s.parts)
+        self.t.shapes.get(shape.0).map_or(0, |s| s.parts)
     }
 
     /// Parts of several pods.
@@ -228,30 +213,86 @@ impl<'a> World<'a> {
         pods.iter().map(|p| self.parts(*p)).sum()
     }
 
+    /// Priority with the points for waiting.
+    pub(in crate::sched) fn turn_priority(&self, job: &JobRow) -> i32 {
+        if !job.waits {
+            return job.priority;
+        }
+        let points = self.state.config.ageing.points(job.since, self.now);
+        job.priority.saturating_add(points)
+    }
+
+    fn ran_secs(&self, pod: &PodRow) -> i64 {
+        pod.began
+            .map_or(0, |t| self.now.duration_since(t).as_secs().max(0))
+    }
+
+    /// Seconds of work that a pod's end costs: since its last durable checkpoint, restart, requeue.
+    pub(in crate::sched) fn loss_secs(&self, pod: &PodRow) -> i64 {
+        let ran = self.ran_secs(pod);
+        let saved = pod
+            .saved
+            .map(|t| self.now.duration_since(t).as_secs().max(0));
+        let lost = saved.map_or(ran, |s| s.min(ran));
+        lost.saturating_add(self.state.config.restart_secs)
+    }
+
+    /// A job that has started is left alone for so long.
+    pub(super) fn min_runtime_secs(&self, job: JobId) -> i64 {
+        self.job(job)
+            .map_or(0, |j| self.tree.node(j.queue).min_runtime_secs)
+            .max(self.state.config.min_runtime_secs)
+    }
+
+    /// A pod that runs may not be evicted yet, whatever its job says.
+    pub(in crate::sched) fn is_protected(&self, id: PodId) -> bool {
+        self.pod(id).is_some_and(|pod| {
+            !pod.waiting && (pod.left_alone || self.ran_secs(pod) < self.min_runtime_secs(pod.job))
+        })
+    }
+
     /// A mark to go back to.
     pub(in crate::sched) fn mark(&self) -> usize {
-        self.log.len()
+        self.t.log.len()
     }
 
     /// Takes back every change since the mark.
     pub(in crate::sched) fn undo(&mut self, mark: usize) {
-        while self.log.len() > mark {
-            let Some((pod, before)) = self.log.pop() else {
+        while self.t.log.len() > mark {
+            let Some(undo) = self.t.log.pop() else {
                 return;
             };
-            self.set(pod, before);
+            match undo {
+                Undo::Place(pod, before) => self.set(pod, before),
+                Undo::Waited(pod) => {
+                    if let Some(row) = self.t.pods.get_mut(pod.0) {
+                        row.waiting = true;
+                        row.began = None;
+                    }
+                }
+                Undo::Gave(row, class, held) => {
+                    self.t.journal.push(row);
+                    if let Some(slot) = self.t.slots.get_mut(row.0) {
+                        slot.take(&class.ask, held);
+                    }
+                }
+                Undo::Took(row, class, held) => {
+                    self.t.journal.push(row);
+                    if let Some(slot) = self.t.slots.get_mut(row.0) {
+                        slot.give(&class.ask, held);
+                    }
+                }
+                Undo::Counted(queue, pool, parts) => {
+                    self.t.count(&self.tree, queue, pool, -parts, false);
+                }
+            }
         }
-    }
-
-    /// Forgets how to go back: what is done stays done.
-    pub(in crate::sched) fn settle(&mut self) {
-        self.log.clear();
     }
 
     /// Gives a pod a place.
     pub(in crate::sched) fn put(&mut self, pod: PodId, spot: Spot) {
         let before = self.pod(pod).and_then(|p| p.spot);
-        self.log.push((pod, before));
+        self.t.log.push(Undo::Place(pod, before));
         self.set(pod, Some(spot));
     }
 
@@ -259,121 +300,140 @@ impl<'a> World<'a> {
     pub(in crate::sched) fn lift(&mut self, pod: PodId) {
         let before = self.pod(pod).and_then(|p| p.spot);
         if before.is_some() {
-            self.log.push((pod, before));
+            self.t.log.push(Undo::Place(pod, before));
             self.set(pod, None);
         }
     }
 
+    /// A pod with a place starts there now.
+    pub(in crate::sched) fn begin(&mut self, pod: PodId) {
+        let now = self.now;
+        if let Some(row) = self.t.pods.get_mut(pod.0).filter(|p| p.waiting) {
+            row.waiting = false;
+            row.began = Some(now);
+            self.t.log.push(Undo::Waited(pod));
+        }
+    }
+
     fn set(&mut self, id: PodId, spot: Option<Spot>) {
-        let Some(row) = self.pods.get_mut(id.0) else {
+        let Some((job, shape)) = self.pod(id).map(|p| (p.job, p.shape)) else {
+            return;
+        };
+        let counted = spot.map_or((0, 0), |s| (self.pool(s.row), self.parts_on(shape, s.row)));
+        let t = &mut self.t;
+        let Some(row) = t.pods.get_mut(id.0) else {
             return;
         };
         let old = std::mem::replace(&mut row.spot, spot);
-        let (job, shape) = (row.job, row.shape);
-        if let Some(job) = self.jobs.get_mut(job.0) {
+        let before = std::mem::replace(&mut row.counted, counted);
+        if let Some(job) = t.jobs.get_mut(job.0) {
             job.placed = job.placed + u32::from(spot.is_some()) - u32::from(old.is_some());
         }
-        for (spot, sign) in [(old, -1), (spot, 1)] {
-            let Some(spot) = spot else { continue };
-            self.count(job, shape, spot.row, sign);
-            if let (Some(slot), Some(shape)) =
-                (self.slots.get_mut(spot.row.0), self.shapes.get(shape.0))
-            {
-                if sign > 0 {
-                    slot.take(&shape.class.ask, spot.held);
-                } else {
-                    slot.give(&shape.class.ask, spot.held);
-                }
-            }
+        let Some(class) = t.shapes.get(shape.0).map(|s| &s.class) else {
+            return;
+        };
+        t.journal.extend(old.iter().chain(&spot).map(|s| s.row));
+        if let Some(spot) = old
+            && let Some(slot) = t.slots.get_mut(spot.row.0)
+        {
+            slot.give(&class.ask, spot.held);
         }
+        if let Some(spot) = spot
+            && let Some(slot) = t.slots.get_mut(spot.row.0)
+        {
+            slot.take(&class.ask, spot.held);
+        }
+        t.count_pod(&self.tree, job, before, -1);
+        t.count_pod(&self.tree, job, counted, 1);
     }
 
     /// A bound pod, which its row counts already: its queue does not yet.
     pub(super) fn settle_in(&mut self, id: PodId, spot: Spot) {
-        let Some(row) = self.pods.get_mut(id.0) else {
+        let Some((job, shape)) = self.pod(id).map(|p| (p.job, p.shape)) else {
             return;
         };
-        row.spot = Some(spot);
-        let (job, shape) = (row.job, row.shape);
-        if let Some(job) = self.jobs.get_mut(job.0) {
+        let counted = (self.pool(spot.row), self.parts_on(shape, spot.row));
+        if let Some(row) = self.t.pods.get_mut(id.0) {
+            row.spot = Some(spot);
+            row.counted = counted;
+        }
+        if let Some(job) = self.t.jobs.get_mut(job.0) {
             job.placed += 1;
         }
-        if let Some(list) = self.residents.get_mut(spot.row.0) {
-            list.push(id);
-        }
-        self.count(job, shape, spot.row, 1);
+        self.t.count_pod(&self.tree, job, counted, 1);
     }
 
-    fn count(&mut self, job: JobId, shape: ShapeId, row: RowId, sign: i64) {
-        let parts = sign * self.parts_on(shape, row);
-        let Some((queue, firm)) = self.job(job).map(|j| (j.queue, !j.preemptible)) else {
+    /// A bound pod that is no part of the picture any more: its row is another's to count.
+    pub(super) fn count_out(&mut self, id: PodId) {
+        if let Some(row) = self.pod(id).filter(|p| p.spot.is_some()) {
+            let (job, counted) = (row.job, row.counted);
+            self.t.count_pod(&self.tree, job, counted, -1);
+        }
+    }
+
+    /// A pod that leaves: its room is free later.
+    pub(super) fn give(&mut self, row: RowId, class: Arc<Class>, held: crate::sched::slot::Held) {
+        self.t.journal.push(row);
+        if let Some(slot) = self.t.slots.get_mut(row.0) {
+            slot.give(&class.ask, held);
+            self.t.log.push(Undo::Gave(row, class, held));
+        }
+    }
+
+    /// Room that is kept for a pod which does not exist (yet).
+    pub(super) fn take(
+        &mut self,
+        row: RowId,
+        class: Arc<Class>,
+        held: crate::sched::slot::Held,
+        queue: QueueId,
+    ) {
+        let Some(slot) = self.t.slots.get_mut(row.0) else {
             return;
         };
-        self.reserve(queue, self.pool(row), parts, firm);
-    }
-
-    /// A queue and all above it use so much more.
-    pub(super) fn reserve(&mut self, queue: QueueId, pool: usize, parts: Parts, firm: bool) {
-        let mut at = queue;
-        loop {
-            for (list, counts) in [(&mut self.used, true), (&mut self.firm, firm)] {
-                if counts && let Some(sum) = list.get_mut(pool).and_then(|l| l.get_mut(at.0)) {
-                    *sum += parts;
-                }
-            }
-            if at == ROOT {
-                return;
-            }
-            at = self.tree.node(at).parent;
-        }
-    }
-
-    /// Makes room for the counts of queues that were added to the tree.
-    pub(super) fn widen(&mut self) {
-        let queues = self.tree.len();
-        for list in self.used.iter_mut().chain(self.firm.iter_mut()) {
-            list.resize(queues, 0);
-        }
-    }
-
-    /// Learns what of each node does not change for this shape.
-    pub(in crate::sched) fn look(&mut self, id: ShapeId) {
-        let state = self.state;
-        let Some(shape) = self.shapes.get_mut(id.0) else {
-            return;
-        };
-        let rows = &state.rows.rows;
-        if shape.fixed.len() == rows.len() {
-            return;
-        }
-        let spot = state.config.spot_needs_checkpoint;
-        let no = FixedVerdict::no(Verdict::VolumeMissing);
-        shape.fixed = match &shape.volumes {
-            Ok(volumes) => rows
-                .iter()
-                .map(|row| judge_node(&shape.class, volumes, row, spot))
-                .collect(),
-            Err(_) => vec![no; rows.len()],
-        };
+        slot.take(&class.ask, held);
+        self.t.journal.push(row);
+        let mem = self.row(row).and_then(|r| r.gpus.memory_mib);
+        let (pool, parts) = (self.pool(row), parts_of(&class, mem));
+        self.t.log.push(Undo::Took(row, class, held));
+        self.t.count(&self.tree, queue, pool, parts, false);
+        self.t.log.push(Undo::Counted(queue, pool, parts));
     }
 
     /// One more pod of the shape fits on a row.
     pub(in crate::sched) fn fits(&self, id: ShapeId, row: RowId) -> bool {
-        let Some(shape) = self.shapes.get(id.0) else {
+        let (Some(known), Some(slot)) = (self.row(row), self.slot(row)) else {
             return false;
         };
-        let (Some(fixed), Some(known), Some(slot)) =
-            (shape.fixed.get(row.0), self.row(row), self.slot(row))
-        else {
-            return false;
+        self.fits_in(id, row, known, slot)
+    }
+
+    /// The same with this left of the row.
+    pub(in crate::sched) fn fits_in(
+        &self,
+        id: ShapeId,
+        row: RowId,
+        known: &Row,
+        slot: &Slot,
+    ) -> bool {
+        const YES: FixedVerdict = FixedVerdict {
+            first: None,
+            last: None,
         };
-        judge(&shape.class, *fixed, known, slot) == Verdict::Fits
+        self.lets_in(id, row)
+            && self
+                .class(id)
+                .is_some_and(|class| judge(class, YES, known, slot) == Verdict::Fits)
     }
 
     /// The node lets the shape in, by labels, taints, devices and volumes.
     pub(in crate::sched) fn lets_in(&self, id: ShapeId, row: RowId) -> bool {
-        let fixed = self.shapes.get(id.0).and_then(|s| s.fixed.get(row.0));
-        fixed.is_some_and(|f| f.first.is_none() && f.last.is_none())
+        let word = self
+            .t
+            .shapes
+            .get(id.0)
+            .and_then(|s| s.lets_in.get(row.0 / 64));
+        word.is_some_and(|w| w & (1 << (row.0 % 64)) != 0)
     }
 
     /// How many pods of the shape a row takes.

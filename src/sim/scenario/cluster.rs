@@ -149,7 +149,7 @@ impl Cluster {
                 DecisionKind::Waiting(reason) => {
                     self.reasons.insert(decision.pod.clone(), reason.clone());
                 }
-                DecisionKind::Placed { .. } => {
+                DecisionKind::Placed { .. } | DecisionKind::Leaves { .. } => {
                     self.reasons.remove(&decision.pod);
                 }
             }

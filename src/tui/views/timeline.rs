@@ -117,6 +117,7 @@ impl Happening {
             Happening::Decision(decision, _) => match decision.kind {
                 DecisionKind::Placed { .. } => "placed",
                 DecisionKind::Waiting(_) => "waits",
+                DecisionKind::Leaves { .. } => "leaves",
             },
             Happening::Fault(fault) => &fault.kind,
         }
@@ -131,6 +132,7 @@ impl Happening {
             Happening::Decision(decision, _) => match decision.kind {
                 DecisionKind::Placed { .. } => What::Placed,
                 DecisionKind::Waiting(_) => What::Waits,
+                DecisionKind::Leaves { .. } => What::Preempted,
             },
         }
     }
@@ -158,6 +160,11 @@ impl Happening {
                 DecisionKind::Waiting(reason) => {
                     format!("waits: {}", crate::tui::reason::short(&reason.to_string()))
                 }
+                DecisionKind::Leaves {
+                    node,
+                    preemptor: (namespace, name),
+                    why,
+                } => format!("leaves {node} for {namespace}/{name}: {why}"),
             },
             Happening::Fault(fault) => {
                 match Xid::in_condition(&fault.kind, &fault.reason, &fault.message) {
@@ -179,7 +186,7 @@ impl Happening {
         self.what().sign()
     }
 
-    /// What filters call it: `warning`, `normal`, `placed` or `waits`.
+    /// What filters call it: `warning`, `normal`, `placed`, `waits` or `leaves`.
     pub fn class(&self) -> &'static str {
         match self {
             Happening::Event(event) if event.severity == Severity::Warning => "warning",
@@ -189,6 +196,7 @@ impl Happening {
             Happening::Decision(decision, _) => match decision.kind {
                 DecisionKind::Placed { .. } => "placed",
                 DecisionKind::Waiting(_) => "waits",
+                DecisionKind::Leaves { .. } => "leaves",
             },
         }
     }

@@ -69,7 +69,7 @@ impl Seen {
         let pod = self.pod(namespace, name)?;
         match &self.cluster.decision(&pod.meta.uid)?.kind {
             DecisionKind::Waiting(reason) => Some(reason.to_string()),
-            DecisionKind::Placed { .. } => None,
+            DecisionKind::Placed { .. } | DecisionKind::Leaves { .. } => None,
         }
     }
 

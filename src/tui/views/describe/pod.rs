@@ -174,6 +174,15 @@ fn decision(sheet: &mut Sheet<'_>, uid: &Uid, ctx: &Ctx<'_>) {
             sheet.styled("waits", reason.to_string(), Meaning::Waiting);
             sheet.field("decided", age);
         }
+        DecisionKind::Leaves {
+            node,
+            preemptor: (namespace, name),
+            why,
+        } => {
+            sheet.styled("leaves", format!("{node} ({age})"), Meaning::Warn);
+            sheet.field("for", format!("{namespace}/{name}"));
+            sheet.field("why", &**why);
+        }
     }
 }
 

@@ -149,6 +149,16 @@ fn write(sheet: &mut Sheet<'_>, decision: &Decision) {
             sheet.field("why", &**why);
             return;
         }
+        DecisionKind::Leaves {
+            node,
+            preemptor: (namespace, name),
+            why,
+        } => {
+            sheet.styled("leaves", node.to_string(), Meaning::Warn);
+            sheet.field("for", format!("{namespace}/{name}"));
+            sheet.field("why", &**why);
+            return;
+        }
         DecisionKind::Waiting(reason) => reason,
     };
     sheet.styled("waits", reason.to_string(), Meaning::Waiting);

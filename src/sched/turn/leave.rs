@@ -1,0 +1,86 @@
+//! What is laid over the picture for one round: those who leave are gone, and held places are given
+//! to those that they are held for.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::tables::JobId;
+use super::world::World;
+use crate::model::Str;
+use crate::sched::class::Class;
+use crate::sched::holds::Held;
+
+impl World<'_> {
+    /// Pods that are on their way out: later their room is free.
+    pub(super) fn let_leave(&mut self) {
+        let state = self.state;
+        self.t.leaving = false;
+        for uid in state.leaving() {
+            let Some(tracked) = state.tracked(uid) else {
+                continue;
+            };
+            if let Some(spot) = self.spot_of(tracked) {
+                let ask = crate::sched::amounts::Ask::of_pod(&tracked.pod);
+                let class = Arc::new(Class {
+                    ask,
+                    ..Class::default()
+                });
+                self.give(spot.row, class, spot.held);
+                self.t.leaving = true;
+            }
+        }
+    }
+
+    /// Gives the held places to the waiting pods of their jobs; those whose pods are not there
+    /// (yet) are kept free.
+    pub(super) fn give_held(&mut self) {
+        let state = self.state;
+        if state.holds.all().next().is_none() {
+            return;
+        }
+        let mut by_owner: BTreeMap<Str, Vec<JobId>> = BTreeMap::new();
+        for id in &self.t.waiting {
+            if let Some(job) = self.job(*id) {
+                by_owner.entry(job.owner.clone()).or_default().push(*id);
+            }
+        }
+        for (owner, places) in state.holds.all() {
+            let jobs = by_owner.get(owner).map_or(&[][..], |j| j);
+            for place in places {
+                if self.give_place(jobs, place).is_some() {
+                    self.t.leaving = true;
+                }
+            }
+        }
+    }
+
+    fn give_place(&mut self, jobs: &[JobId], held: &Held) -> Option<()> {
+        let row = self.state.rows.id(&held.place.node)?;
+        let class = Arc::new(Class::of_pod(&held.pod, &self.state.config));
+        let shape = self.t.by_class.get(&class).copied();
+        let taker = shape.and_then(|shape| {
+            jobs.iter().find_map(|job| {
+                let pods = &self.job(*job)?.pods;
+                pods.iter().copied().find(|pod| {
+                    let row = self.pod(*pod);
+                    row.is_some_and(|p| p.shape == shape && p.waiting && p.spot.is_none())
+                })
+            })
+        });
+        if let (Some(pod), Some(shape)) = (taker, shape) {
+            self.look(shape);
+            let spot = self.spot_on(pod, row)?;
+            self.put(pod, spot);
+            return Some(());
+        }
+        // Whoever it is held for has not come back yet.
+        let known = self.row(row)?;
+        let prices = self.state.rules().slices;
+        let devices = self
+            .slot(row)?
+            .assign(&class.ask, &known.gpus, held.place.device, prices);
+        let queue = self.tree.known_namespace(&held.pod.meta.namespace).ok()?;
+        self.take(row, class, devices, queue);
+        Some(())
+    }
+}
