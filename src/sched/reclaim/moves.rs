@@ -27,11 +27,25 @@ const MOST_STARTS: usize = 64;
 /// Nodes on which those that move are placed anew in all tries together, at most, unless a few
 /// tries do.
 const MOST_PLACED: usize = 16_384;
+/// Nodes that are tried to be cleared in one round, all searches together, at most: jobs that start
+/// as they are do not wait for those that would need moves.
+const MOST_CLEARED: usize = 1_024;
 /// Pods that are moved for one job, at most.
 const MOST_MOVED: usize = 64;
 
 /// Running jobs among which both victims and moves are looked for, at most.
 const MOST_RUNNING: usize = 512;
+
+/// What clearing a node costs, the cheapest first: loss, pods, and the order among equals.
+type Prices = Vec<(i64, usize, u32, RowId)>;
+
+/// Why a try ended without moves.
+enum Failed {
+    /// Too few nodes can be cleared: leaving out some of them helps nobody.
+    Nowhere,
+    /// Those that would move have no other place.
+    Homeless,
+}
 
 /// Pods that left their place for the newcomer: job, pods and old places.
 type Lifted = BTreeMap<PodId, (JobId, Spot)>;
@@ -40,22 +54,28 @@ impl World<'_> {
     /// Finds moves with which the pods start; the picture is left as it was.
     pub(in crate::sched) fn find_moves(&mut self, search: &Search<'_>) -> Option<Moves> {
         let mut best: Option<Moves> = None;
-        if !self.could_hold(search) {
+        if self.cleared >= MOST_CLEARED || !self.could_hold(search) {
             return None;
         }
         self.look_at(search.pods);
         for nodes in self.widest_sets(search) {
             let near = self.nearest_to_free(search, &nodes);
             let starts = (MOST_PLACED / nodes.len().max(1)).clamp(4, MOST_STARTS);
+            let mut prices = None;
             for skipped in 0..starts.min(near.len()) {
                 let mark = self.mark();
-                let found = self.try_moves(search, (&nodes, &near), skipped);
+                let found = self.try_moves(search, (&nodes, &near), skipped, &mut prices);
                 self.undo(mark);
-                let Some(found) = found else { continue };
-                if best.as_ref().is_none_or(|b| found.cost < b.cost) {
-                    best = Some(found);
+                match found {
+                    Ok(found) => {
+                        if best.as_ref().is_none_or(|b| found.cost < b.cost) {
+                            best = Some(found);
+                        }
+                        break;
+                    }
+                    Err(Failed::Homeless) => {}
+                    Err(Failed::Nowhere) => break,
                 }
-                break;
             }
         }
         best
@@ -77,12 +97,21 @@ impl World<'_> {
         if running > MOST_RUNNING {
             return None;
         }
-        while victims.len() < MOST_MOVED {
+        // To compare so many takes as long as to clear a node.
+        let effort = 1 + running / 8;
+        let mut admitted = 0_usize;
+        while victims.len() < MOST_MOVED && self.cleared < MOST_CLEARED {
+            self.cleared += effort;
             let Some(victim) = self.cheapest_of_all(claimant, shares) else {
                 break;
             };
             victims.push(victim);
             if self.admits(claimant.unit, claimant.pool).is_err() {
+                continue;
+            }
+            // One more of many victims changes little.
+            admitted += 1;
+            if admitted > 4 && !admitted.is_power_of_two() {
                 continue;
             }
             found = self.find_moves(search);
@@ -141,7 +170,8 @@ impl World<'_> {
         search: &Search<'_>,
         (nodes, near): (&[RowId], &[RowId]),
         skipped: usize,
-    ) -> Option<Moves> {
+        prices: &mut Option<Prices>,
+    ) -> Result<Moves, Failed> {
         let mut lifted: Lifted = BTreeMap::new();
         let mut pods = search.pods.to_vec();
         pods.sort_by_key(|p| Reverse(self.class(self.shape_of(*p)).map(|c| c.size())));
@@ -161,21 +191,25 @@ impl World<'_> {
             }
             if shape != Some(self.shape_of(pod)) {
                 shape = Some(self.shape_of(pod));
-                heap.clear();
-                for n in near {
-                    if let Some((cost, count)) = self.price_of_clearing(search.job, pod, *n) {
-                        heap.push(Reverse((cost, count, self.rank(*n), *n)));
+                // All tries come to their first pod without room by the same way.
+                heap = match prices {
+                    Some(known) if first => {
+                        known.iter().skip(skipped).map(|p| Reverse(*p)).collect()
                     }
-                }
-                if first {
-                    first = false;
-                    for _ in 0..skipped {
-                        heap.pop()?;
+                    _ => {
+                        let mut new = self.prices(search.job, pod, near);
+                        new.sort_unstable();
+                        if first {
+                            *prices = Some(new.clone());
+                        }
+                        new.into_iter().map(Reverse).collect()
                     }
-                }
+                };
+                first = false;
             }
             let spot = loop {
-                let Reverse((.., node)) = heap.pop()?;
+                let Reverse((.., node)) = heap.pop().ok_or(Failed::Nowhere)?;
+                self.cleared += 1;
                 let mark = self.mark();
                 if let Some(list) = self.clear_by_moving(search.job, pod, node)
                     && let Some(spot) = self.spot_on(pod, node)
@@ -188,13 +222,28 @@ impl World<'_> {
             self.put(pod, spot);
             left -= 1;
             if lifted.len() > MOST_MOVED {
-                return None;
+                return Err(Failed::Homeless);
             }
         }
         if left > 0 {
-            return None;
+            return Err(Failed::Nowhere);
         }
-        self.place_again(search, lifted)
+        self.place_again(search, lifted).ok_or(Failed::Homeless)
+    }
+
+    /// What it costs to clear each of these nodes for a pod, as far as the round allows.
+    fn prices(&mut self, job: JobId, pod: PodId, near: &[RowId]) -> Prices {
+        let mut prices = Prices::new();
+        for node in near {
+            if self.cleared >= MOST_CLEARED {
+                break;
+            }
+            self.cleared += 1;
+            if let Some((cost, pods)) = self.price_of_clearing(job, pod, *node) {
+                prices.push((cost, pods, self.rank(*node), *node));
+            }
+        }
+        prices
     }
 
     fn price_of_clearing(&mut self, job: JobId, pod: PodId, node: RowId) -> Option<(i64, usize)> {

@@ -85,6 +85,7 @@ impl<'a> World<'a> {
             missing: Cell::new(None),
             priced: 0,
             exhausted: false,
+            cleared: 0,
             piled: BTreeMap::new(),
             t: kept.unwrap_or_default(),
         };

@@ -32,6 +32,8 @@ pub(in crate::sched) struct World<'a> {
     /// Nodes that were priced in this round, and whether somebody was not looked at for that.
     pub(in crate::sched) priced: usize,
     pub(in crate::sched) exhausted: bool,
+    /// Nodes that were tried to be cleared by moves in this round.
+    pub(in crate::sched) cleared: usize,
     /// Nodes that may be cleared, by who asks.
     pub(in crate::sched) piled: BTreeMap<PileKey, Piled>,
     pub(super) t: Tables,
