@@ -177,6 +177,10 @@ impl Scenario {
         play: &Play,
         stop: &CancellationToken,
     ) -> Result<JoinSet<()>, PlayError> {
+        // Before the fleet is planned, which takes a second when it is large: who lists earlier has
+        // to follow every change.
+        let pods = self.fill_count(play);
+        let _hold = (pods > 0).then(|| server.hold());
         let speed = self.speed(play);
         let nodes = self.node_count(play);
         let options = actors::Options {
@@ -190,7 +194,6 @@ impl Scenario {
             ..actors::Options::default()
         };
         let fleet = self.fleet(play);
-        let pods = self.fill_count(play);
         let mut tasks;
         if pods > 0 {
             // It has run for a while when we come.
@@ -216,7 +219,6 @@ const NODES_A_PART: usize = 64;
 fn fill(server: &ApiServer, fleet: &Fleet, pods: usize, play: &Play) -> Result<(), PreloadError> {
     let began = Instant::now();
     let now = play.time.now();
-    let _hold = server.hold();
     let teams = bulk::namespaces().map(namespace);
     let basics: Vec<Value> = fleet.basics().into_iter().chain(teams).collect();
     server.preload(1, |_| basics.clone())?;
