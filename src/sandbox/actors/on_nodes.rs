@@ -1,5 +1,8 @@
 //! The loop of an actor that follows the nodes and does things at their time.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -14,8 +17,17 @@ pub(super) trait Actor {
     /// What a piece of work tells when it ends.
     type Done: Send + 'static;
 
-    /// A node came, changed or went, or all are known.
-    fn changed(&mut self, change: Change<Node>, plans: &mut Plans<Self::Done>);
+    /// A node is new or different.
+    fn seen(&mut self, _node: &Node, _plans: &mut Plans<Self::Done>) {}
+
+    /// All nodes of the start have been seen.
+    fn begun(&mut self, _plans: &mut Plans<Self::Done>) {}
+
+    /// A node that was not there at the start has been seen.
+    fn came(&mut self, _name: &str, _plans: &mut Plans<Self::Done>) {}
+
+    /// A node is gone, and none has come under its name.
+    fn gone(&mut self, _node: &Node, _plans: &mut Plans<Self::Done>) {}
 
     /// The time of `key` has come.
     fn due(&mut self, key: &str, plans: &mut Plans<Self::Done>);
@@ -24,10 +36,14 @@ pub(super) trait Actor {
     fn done(&mut self, done: Self::Done, plans: &mut Plans<Self::Done>);
 }
 
-/// What is to be done later, and what is being done.
+/// What is there, what is to be done later, and what is being done.
 pub(super) struct Plans<D> {
+    /// The nodes, by name.
+    pub nodes: BTreeMap<String, Arc<Node>>,
     /// Keys with their time.
     pub agenda: Agenda,
+    /// All nodes of the start are known.
+    begun: bool,
     work: JoinSet<D>,
 }
 
@@ -38,6 +54,35 @@ impl<D: Send + 'static> Plans<D> {
     }
 }
 
+/// Folds a change into the nodes and tells the actor.
+fn follow<A: Actor>(actor: &mut A, change: Change<Node>, plans: &mut Plans<A::Done>) {
+    match change {
+        Change::Set(node) => {
+            let name = node.metadata.name.clone();
+            let before = plans.nodes.insert(name.clone(), Arc::clone(&node));
+            actor.seen(&node, plans);
+            if before.is_none() && plans.begun {
+                actor.came(&name, plans);
+            }
+        }
+        Change::Gone(uid) => {
+            let mut nodes = plans.nodes.iter();
+            let gone = nodes.find(|(_, node)| node.metadata.uid == uid);
+            let Some(name) = gone.map(|(name, _)| name.clone()) else {
+                return;
+            };
+            if let Some(node) = plans.nodes.remove(&name) {
+                actor.gone(&node, plans);
+            }
+        }
+        Change::Synced if !plans.begun => {
+            plans.begun = true;
+            actor.begun(plans);
+        }
+        Change::Synced => {}
+    }
+}
+
 /// Works until `cancel` or the end of the feed.
 pub(super) async fn run<A: Actor>(
     mut actor: A,
@@ -45,7 +90,9 @@ pub(super) async fn run<A: Actor>(
     cancel: CancellationToken,
 ) {
     let mut plans = Plans {
+        nodes: BTreeMap::new(),
         agenda: Agenda::default(),
+        begun: false,
         work: JoinSet::new(),
     };
     loop {
@@ -53,7 +100,7 @@ pub(super) async fn run<A: Actor>(
             biased;
             () = cancel.cancelled() => return,
             change = nodes.recv() => match change {
-                Some(change) => actor.changed(change, &mut plans),
+                Some(change) => follow(&mut actor, change, &mut plans),
                 None => return,
             },
             Some(done) = plans.work.join_next(), if !plans.work.is_empty() => {

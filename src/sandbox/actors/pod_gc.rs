@@ -1,6 +1,5 @@
 //! The pod garbage collector: pods of a node that is no more are failed and removed.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::json;
@@ -10,7 +9,6 @@ use super::bound::{condition, disrupt, patch_status, pods_on};
 use super::clock::Clock;
 use super::objects::Node;
 use super::on_nodes::{Actor, Plans};
-use super::watch::Change;
 use crate::sandbox::calls::{CallError, Calls};
 
 /// How long a node must be gone before its pods are (podgc's quarantine), in the actors' time.
@@ -22,38 +20,24 @@ const RETRY: Duration = Duration::from_secs(1);
 pub(super) struct PodGc {
     calls: Calls,
     clock: Clock,
-    /// Names by UID, of nodes that are there.
-    there: BTreeMap<String, String>,
 }
 
 impl PodGc {
     pub(super) fn new(calls: Calls, clock: Clock) -> Self {
-        Self {
-            calls,
-            clock,
-            there: BTreeMap::new(),
-        }
+        Self { calls, clock }
     }
 }
 
 impl Actor for PodGc {
     type Done = (String, Result<(), CallError>);
 
-    fn changed(&mut self, change: Change<Node>, plans: &mut Plans<Self::Done>) {
-        match change {
-            Change::Set(node) => {
-                let meta = &node.metadata;
-                plans.agenda.remove(&meta.name);
-                self.there.insert(meta.uid.clone(), meta.name.clone());
-            }
-            Change::Gone(uid) => {
-                if let Some(name) = self.there.remove(&uid) {
-                    let at = Instant::now() + self.clock.real(QUARANTINE_SECS);
-                    plans.agenda.set(&name, at);
-                }
-            }
-            Change::Synced => {}
-        }
+    fn seen(&mut self, node: &Node, plans: &mut Plans<Self::Done>) {
+        plans.agenda.remove(&node.metadata.name);
+    }
+
+    fn gone(&mut self, node: &Node, plans: &mut Plans<Self::Done>) {
+        let at = Instant::now() + self.clock.real(QUARANTINE_SECS);
+        plans.agenda.set(&node.metadata.name, at);
     }
 
     fn due(&mut self, name: &str, plans: &mut Plans<Self::Done>) {
@@ -68,7 +52,7 @@ impl Actor for PodGc {
         let Err(error) = result else { return };
         tracing::debug!(%error, "pods of a vanished node not removed");
         // Unless one of its name has come meanwhile.
-        if !self.there.values().any(|there| *there == name) {
+        if !plans.nodes.contains_key(&name) {
             plans.agenda.set(&name, Instant::now() + RETRY);
         }
     }

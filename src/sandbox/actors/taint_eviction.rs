@@ -7,12 +7,10 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::agenda::Agenda;
 use super::bound::{disrupt, pod_note, pods_on};
 use super::clock::Clock;
 use super::objects::{Node, Pod};
 use super::on_nodes::{Actor, Plans};
-use super::watch::Change;
 use crate::sandbox::calls::{CallError, Calls};
 
 /// Who says it.
@@ -49,9 +47,13 @@ impl TaintEviction {
             looking: BTreeSet::new(),
         }
     }
+}
 
-    fn node_set(&mut self, node: &Node, agenda: &mut Agenda) {
-        let name = &node.metadata.name;
+impl Actor for TaintEviction {
+    type Done = (String, Result<Instant, CallError>);
+
+    fn seen(&mut self, node: &Node, plans: &mut Plans<Self::Done>) {
+        let (name, agenda) = (&node.metadata.name, &mut plans.agenda);
         let taints = node.spec.taints.iter();
         let taints = taints.filter(|taint| text(taint, "effect") == "NoExecute");
         let taints: Vec<Value> = taints.cloned().collect();
@@ -75,23 +77,10 @@ impl TaintEviction {
             .insert(name.clone(), Tainted { uid, taints, since });
         agenda.set(name, Instant::now());
     }
-}
 
-impl Actor for TaintEviction {
-    type Done = (String, Result<Instant, CallError>);
-
-    fn changed(&mut self, change: Change<Node>, plans: &mut Plans<Self::Done>) {
-        match change {
-            Change::Set(node) => self.node_set(&node, &mut plans.agenda),
-            Change::Gone(uid) => self.tainted.retain(|name, node| {
-                let stays = node.uid != uid;
-                if !stays {
-                    plans.agenda.remove(name);
-                }
-                stays
-            }),
-            Change::Synced => {}
-        }
+    fn gone(&mut self, node: &Node, plans: &mut Plans<Self::Done>) {
+        self.tainted.remove(&node.metadata.name);
+        plans.agenda.remove(&node.metadata.name);
     }
 
     fn due(&mut self, name: &str, plans: &mut Plans<Self::Done>) {

@@ -10,11 +10,9 @@ use tokio::time::Instant;
 
 use super::pick::NodePick;
 use super::shutdown::{Grace, shut_down, start_kubelet, stop_kubelet};
-use crate::sandbox::actors::agenda::Agenda;
 use crate::sandbox::actors::clock::Clock;
 use crate::sandbox::actors::objects::Node;
 use crate::sandbox::actors::on_nodes::{Actor, Plans};
-use crate::sandbox::actors::watch::Change;
 use crate::sandbox::calls::{CallError, Calls, path};
 
 /// How a node is lost.
@@ -73,9 +71,6 @@ pub(super) struct Failures {
     calls: Calls,
     clock: Clock,
     settings: Settings,
-    nodes: BTreeMap<String, Arc<Node>>,
-    /// All nodes of the start are known.
-    begun: bool,
     /// Nodes down by this actor.
     down: BTreeSet<String>,
     /// How often each node has failed by chance.
@@ -88,21 +83,20 @@ pub(super) type Done = (String, Step, Result<(), CallError>);
 impl Actor for Failures {
     type Done = Done;
 
-    fn changed(&mut self, change: Change<Node>, plans: &mut Plans<Done>) {
-        match change {
-            Change::Set(node) => {
-                let name = node.metadata.name.clone();
-                if self.nodes.insert(name.clone(), node).is_none() && self.begun {
-                    self.plan_chance(&name, &mut plans.agenda);
-                }
-            }
-            Change::Gone(uid) => self.nodes.retain(|_, node| node.metadata.uid != uid),
-            Change::Synced if !self.begun => {
-                self.begun = true;
-                self.plan(&mut plans.agenda);
-            }
-            Change::Synced => {}
+    fn begun(&mut self, plans: &mut Plans<Done>) {
+        let now = Instant::now();
+        for (number, failure) in self.settings.failures.iter().enumerate() {
+            let at = now + self.clock.real(failure.at_secs);
+            plans.agenda.set(&format!("plan/{number}"), at);
         }
+        let names: Vec<String> = plans.nodes.keys().cloned().collect();
+        for name in names {
+            self.plan_chance(&name, plans);
+        }
+    }
+
+    fn came(&mut self, name: &str, plans: &mut Plans<Done>) {
+        self.plan_chance(name, plans);
     }
 
     fn due(&mut self, key: &str, plans: &mut Plans<Done>) {
@@ -113,7 +107,7 @@ impl Actor for Failures {
                 else {
                     return;
                 };
-                let nodes = self.nodes.values().map(Arc::as_ref);
+                let nodes = plans.nodes.values().map(Arc::as_ref);
                 let names = failure.nodes.choose(nodes, self.clock, key);
                 for name in names {
                     self.lose(&name, failure.loss, failure.down_secs, plans);
@@ -130,7 +124,7 @@ impl Actor for Failures {
                     .clock
                     .between(low, high, &format!("down/{name}/{round}"));
                 self.lose(name, Loss::Silent, Some(down), plans);
-                self.plan_chance(name, &mut plans.agenda);
+                self.plan_chance(name, plans);
             }
             Some(("return", name)) => self.begin(name, Step::Return, plans),
             _ => {}
@@ -153,31 +147,17 @@ impl Failures {
             calls,
             clock,
             settings,
-            nodes: BTreeMap::new(),
-            begun: false,
             down: BTreeSet::new(),
             rounds: BTreeMap::new(),
         }
     }
 
-    /// Sets the times of everything that is known from the start.
-    fn plan(&self, agenda: &mut Agenda) {
-        let now = Instant::now();
-        for (number, failure) in self.settings.failures.iter().enumerate() {
-            let at = now + self.clock.real(failure.at_secs);
-            agenda.set(&format!("plan/{number}"), at);
-        }
-        for name in self.nodes.keys() {
-            self.plan_chance(name, agenda);
-        }
-    }
-
-    fn plan_chance(&self, name: &str, agenda: &mut Agenda) {
+    fn plan_chance(&self, name: &str, plans: &mut Plans<Done>) {
         let Some(chance) = &self.settings.chance else {
             return;
         };
         let matches = |node: &Arc<Node>| chance.nodes.matches(node);
-        if !self.nodes.get(name).is_some_and(matches) {
+        if !plans.nodes.get(name).is_some_and(matches) {
             return;
         }
         let round = self.rounds.get(name).copied().unwrap_or(0);
@@ -186,11 +166,11 @@ impl Failures {
             .clock
             .exponential(chance.mean_hours.max(0.001) * 3600.0, &key);
         let at = Instant::now() + self.clock.real(secs);
-        agenda.set(&format!("chance/{name}"), at);
+        plans.agenda.set(&format!("chance/{name}"), at);
     }
 
     fn lose(&mut self, name: &str, loss: Loss, down_secs: Option<f64>, plans: &mut Plans<Done>) {
-        if !self.nodes.contains_key(name) || !self.down.insert(name.to_owned()) {
+        if !plans.nodes.contains_key(name) || !self.down.insert(name.to_owned()) {
             return;
         }
         self.begin(name, Step::Lose(loss), plans);
@@ -201,7 +181,7 @@ impl Failures {
     }
 
     fn begin(&mut self, name: &str, step: Step, plans: &mut Plans<Done>) {
-        let Some(node) = self.nodes.get(name) else {
+        let Some(node) = plans.nodes.get(name) else {
             self.down.remove(name);
             return;
         };

@@ -9,11 +9,9 @@ use tokio::time::Instant;
 use super::machine;
 use super::notice::{Provider, Reclaim};
 use super::pick::NodePick;
-use crate::sandbox::actors::agenda::Agenda;
 use crate::sandbox::actors::clock::Clock;
 use crate::sandbox::actors::objects::Node;
 use crate::sandbox::actors::on_nodes::{Actor, Plans};
-use crate::sandbox::actors::watch::Change;
 use crate::sandbox::calls::{CallError, Calls};
 
 /// How spot capacity comes and goes. Times are seconds of the actors' time.
@@ -70,9 +68,6 @@ pub(super) struct Market {
     calls: Calls,
     clock: Clock,
     settings: Settings,
-    nodes: BTreeMap<String, Arc<Node>>,
-    /// All nodes of the start are known.
-    begun: bool,
     /// Nodes with a notice.
     going: BTreeSet<String>,
     /// Chance reclaims of each node so far, and machines in its place.
@@ -85,21 +80,20 @@ pub(super) type Done = (String, Result<(), CallError>);
 impl Actor for Market {
     type Done = Done;
 
-    fn changed(&mut self, change: Change<Node>, plans: &mut Plans<Done>) {
-        match change {
-            Change::Set(node) => {
-                let name = node.metadata.name.clone();
-                if self.nodes.insert(name.clone(), node).is_none() && self.begun {
-                    self.plan_chance(&name, &mut plans.agenda);
-                }
-            }
-            Change::Gone(uid) => self.nodes.retain(|_, node| node.metadata.uid != uid),
-            Change::Synced if !self.begun => {
-                self.begun = true;
-                self.plan(&mut plans.agenda);
-            }
-            Change::Synced => {}
+    fn begun(&mut self, plans: &mut Plans<Done>) {
+        let now = Instant::now();
+        for (number, storm) in self.settings.storms.iter().enumerate() {
+            let at = now + self.clock.real(storm.at_secs);
+            plans.agenda.set(&format!("storm/{number}"), at);
         }
+        let names: Vec<String> = plans.nodes.keys().cloned().collect();
+        for name in names {
+            self.plan_chance(&name, plans);
+        }
+    }
+
+    fn came(&mut self, name: &str, plans: &mut Plans<Done>) {
+        self.plan_chance(name, plans);
     }
 
     fn due(&mut self, key: &str, plans: &mut Plans<Done>) {
@@ -109,7 +103,7 @@ impl Actor for Market {
                 let Some(storm) = number.and_then(|n| self.settings.storms.get(n).cloned()) else {
                     return;
                 };
-                let market = self.nodes.values().map(Arc::as_ref);
+                let market = plans.nodes.values().map(Arc::as_ref);
                 let market = market.filter(|node| self.provider(node).is_some());
                 let names = storm.nodes.choose(market, self.clock, key);
                 let now = Instant::now();
@@ -140,8 +134,6 @@ impl Market {
             calls,
             clock,
             settings,
-            nodes: BTreeMap::new(),
-            begun: false,
             going: BTreeSet::new(),
             rounds: BTreeMap::new(),
         }
@@ -154,22 +146,11 @@ impl Market {
         self.settings.provider.or_else(|| Provider::of(node))
     }
 
-    fn plan(&self, agenda: &mut Agenda) {
-        let now = Instant::now();
-        for (number, storm) in self.settings.storms.iter().enumerate() {
-            let at = now + self.clock.real(storm.at_secs);
-            agenda.set(&format!("storm/{number}"), at);
-        }
-        for name in self.nodes.keys() {
-            self.plan_chance(name, agenda);
-        }
-    }
-
-    fn plan_chance(&self, name: &str, agenda: &mut Agenda) {
+    fn plan_chance(&self, name: &str, plans: &mut Plans<Done>) {
         let Some(mean_hours) = self.settings.mean_hours else {
             return;
         };
-        let spot = self
+        let spot = plans
             .nodes
             .get(name)
             .is_some_and(|node| self.provider(node).is_some());
@@ -182,7 +163,7 @@ impl Market {
             .clock
             .exponential(mean, &format!("spot/{name}/{round}"));
         let at = Instant::now() + self.clock.real(secs);
-        agenda.set(&format!("chance/{name}"), at);
+        plans.agenda.set(&format!("chance/{name}"), at);
     }
 
     fn by_chance(&mut self, name: &str, plans: &mut Plans<Done>) {
@@ -192,17 +173,17 @@ impl Market {
         let false_alarm =
             self.clock.unit(&format!("{draw}/false")) < self.settings.false_alarm_share;
         self.take(name, false_alarm, plans);
-        self.plan_chance(name, &mut plans.agenda);
+        self.plan_chance(name, plans);
         if false_alarm {
             return;
         }
         // Capacity is short in a zone, not on one machine.
         const ZONE: &str = "topology.kubernetes.io/zone";
         let zone = |node: &Node| node.metadata.labels.get(ZONE).cloned();
-        let Some(here) = self.nodes.get(name).and_then(|node| zone(node)) else {
+        let Some(here) = plans.nodes.get(name).and_then(|node| zone(node)) else {
             return;
         };
-        let near: Vec<String> = self
+        let near: Vec<String> = plans
             .nodes
             .iter()
             .filter(|(other, node)| *other != name && zone(node).as_ref() == Some(&here))
@@ -222,7 +203,7 @@ impl Market {
     }
 
     fn take(&mut self, name: &str, false_alarm: bool, plans: &mut Plans<Done>) {
-        let Some(node) = self.nodes.get(name) else {
+        let Some(node) = plans.nodes.get(name) else {
             return;
         };
         let Some(provider) = self.provider(node) else {
