@@ -54,6 +54,11 @@ pub enum CallError {
 }
 
 impl CallError {
+    /// The answer to `path` is not what was asked for.
+    pub(super) fn unreadable(path: &str, error: serde_json::Error) -> Self {
+        Self::from_kube(path, kube::Error::SerdeError(error))
+    }
+
     /// The HTTP status code of a refusal.
     pub fn code(&self) -> Option<u16> {
         match self {
@@ -158,6 +163,12 @@ impl Calls {
         self.send("GET", path, "application/json", Vec::new()).await
     }
 
+    /// GET `path` as text.
+    pub async fn get_text(&self, path: &str) -> Result<String, CallError> {
+        let request = request("GET", path, "application/json", Vec::new())?;
+        bounded(path, self.client.request_text(request)).await
+    }
+
     /// POST `body` to the collection or subresource at `path`.
     pub async fn post<T: DeserializeOwned>(
         &self,
@@ -214,20 +225,36 @@ impl Calls {
         content_type: &str,
         body: Vec<u8>,
     ) -> Result<T, CallError> {
-        let request = http::Request::builder()
-            .method(method)
-            .uri(path)
-            .header(http::header::ACCEPT, "application/json")
-            .header(http::header::CONTENT_TYPE, content_type)
-            .body(body)
-            .map_err(|error| CallError::from_kube(path, kube::Error::HttpError(error)))?;
-        match tokio::time::timeout(CALL_TIMEOUT, self.client.request::<T>(request)).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(CallError::from_kube(path, error)),
-            Err(_) => Err(CallError::TimedOut {
-                path: path.to_owned(),
-            }),
-        }
+        let request = request(method, path, content_type, body)?;
+        bounded(path, self.client.request::<T>(request)).await
+    }
+}
+
+fn request(
+    method: &str,
+    path: &str,
+    content_type: &str,
+    body: Vec<u8>,
+) -> Result<http::Request<Vec<u8>>, CallError> {
+    http::Request::builder()
+        .method(method)
+        .uri(path)
+        .header(http::header::ACCEPT, "application/json")
+        .header(http::header::CONTENT_TYPE, content_type)
+        .body(body)
+        .map_err(|error| CallError::from_kube(path, kube::Error::HttpError(error)))
+}
+
+async fn bounded<T>(
+    path: &str,
+    call: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(CALL_TIMEOUT, call).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(CallError::from_kube(path, error)),
+        Err(_) => Err(CallError::TimedOut {
+            path: path.to_owned(),
+        }),
     }
 }
 
@@ -255,8 +282,7 @@ where
 }
 
 fn encode(path: &str, body: &impl Serialize) -> Result<Vec<u8>, CallError> {
-    serde_json::to_vec(body)
-        .map_err(|error| CallError::from_kube(path, kube::Error::SerdeError(error)))
+    serde_json::to_vec(body).map_err(|error| CallError::unreadable(path, error))
 }
 
 /// What a create did.

@@ -96,12 +96,34 @@ where
 }
 
 #[derive(Deserialize)]
-struct Page {
+#[serde(bound(deserialize = "T: Deserialize<'de>"))]
+struct Page<T> {
     #[serde(default)]
     metadata: PageMeta,
-    /// Decoded one by one, so that an object that cannot be read does not hide the others.
-    #[serde(default)]
-    items: Vec<Box<RawValue>>,
+    #[serde(default = "Vec::new")]
+    items: Vec<T>,
+}
+
+impl<T: DeserializeOwned> Page<T> {
+    /// An object that cannot be read does not hide the others.
+    fn read(path: &str, text: &str) -> Result<Self, serde_json::Error> {
+        // Nearly always all can be read, and then one pass is enough.
+        if let Ok(page) = serde_json::from_str(text) {
+            return Ok(page);
+        }
+        let page: Page<&RawValue> = serde_json::from_str(text)?;
+        let items = page.items.into_iter().filter_map(|item| {
+            let item = serde_json::from_str(item.get());
+            if let Err(error) = &item {
+                tracing::debug!(path, %error, "skipped an object that cannot be read");
+            }
+            item.ok()
+        });
+        Ok(Page {
+            items: items.collect(),
+            metadata: page.metadata,
+        })
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -157,7 +179,8 @@ where
 
     /// Delivers the whole collection and returns its version.
     async fn list(&mut self) -> Result<Result<String, NobodyListens>, CallError> {
-        let mut seen = BTreeSet::new();
+        // The first list has nothing to be compared with.
+        let mut seen = (!self.known.is_empty()).then(BTreeSet::new);
         let mut next: Option<String> = None;
         loop {
             let mut path = format!("{}?limit={PAGE}", self.path);
@@ -165,26 +188,26 @@ where
                 path.push_str("&continue=");
                 path.push_str(&percent_encode(token));
             }
-            let page: Page = self.calls.get(&path).await?;
+            let text = self.calls.get_text(&path).await?;
+            let page: Page<T> =
+                Page::read(&path, &text).map_err(|error| CallError::unreadable(&path, error))?;
+            drop(text);
             for item in page.items {
-                let Ok(item) = serde_json::from_str::<T>(item.get()) else {
-                    tracing::debug!(path = self.path, "skipped an object that cannot be read");
-                    continue;
-                };
-                seen.insert(item.meta().uid.clone());
+                if let Some(seen) = &mut seen {
+                    seen.insert(item.meta().uid.clone());
+                }
                 if self.set(item).await.is_err() {
                     return Ok(Err(NobodyListens));
                 }
             }
             next = page.metadata.next.filter(|token| !token.is_empty());
             if next.is_none() {
-                let gone: Vec<String> = self
-                    .known
-                    .keys()
-                    .filter(|uid| !seen.contains(*uid))
-                    .cloned()
-                    .collect();
-                for uid in gone {
+                let known = self.known.keys();
+                let gone = seen.map(|seen| {
+                    let gone = known.filter(|uid| !seen.contains(*uid));
+                    gone.cloned().collect::<Vec<String>>()
+                });
+                for uid in gone.unwrap_or_default() {
                     self.known.remove(&uid);
                     if self.send(Change::Gone(uid)).await.is_err() {
                         return Ok(Err(NobodyListens));
