@@ -30,6 +30,13 @@ impl Inner {
         }
     }
 
+    /// Many pods were written: works out all of them again.
+    pub(super) fn refresh_all_budgets(&self) {
+        for stored in self.store.all(tables::BUDGETS, "") {
+            self.refresh_budget(stored.namespace(), &stored.key);
+        }
+    }
+
     fn refresh_budget(&self, namespace: &str, key: &str) {
         while let Some(stored) = self.store.get(tables::BUDGETS, key) {
             let before = stored.value();

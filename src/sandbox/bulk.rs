@@ -1,6 +1,7 @@
 //! Fills a cluster quickly with nodes and running pods of realistic size, for benches and for
 //! scenarios that start full.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,8 @@ use tokio::task::JoinSet;
 
 use super::actors::clock::{hash, rfc3339};
 use super::calls::{CallError, Calls, PatchKind, path, patiently};
-use super::inventory::{Fleet, namespace};
+use super::inventory::{Fleet, NodePlan, namespace};
+use super::{ApiServer, PreloadError, Stamp, hole};
 
 /// Tasks that write at the same time, and calls in flight in each.
 const WRITERS: usize = 8;
@@ -56,14 +58,14 @@ pub async fn fill(
             .ensure(path::NAMESPACES, &namespace(team_of(team)))
             .await?;
     }
-    let hosts: Arc<Vec<Host>> = Arc::new(fleet.nodes.iter().filter_map(Host::read).collect());
+    let hosts: Arc<Vec<Host>> = Arc::new(fleet.plans().iter().filter_map(Host::read).collect());
     let mut tasks = JoinSet::new();
     for writer in 0..WRITERS {
         let (calls, hosts) = (calls.clone(), Arc::clone(&hosts));
         tasks.spawn(async move { write_share(&calls, &hosts, pods, seed, writer).await });
     }
     let mut filled = Filled {
-        nodes: fleet.nodes.len(),
+        nodes: fleet.plans().len(),
         ..Filled::default()
     };
     while let Some(result) = tasks.join_next().await {
@@ -83,45 +85,53 @@ pub fn namespaces() -> impl Iterator<Item = &'static str> {
     TEAMS.into_iter()
 }
 
-/// Nodes whose pods are made together.
-const HOSTS_A_PART: usize = 16;
-
 /// The pods that [`fill`] writes, whole and with the status of pods that run since `now`.
 #[derive(Debug)]
 pub struct Crowd {
     hosts: Vec<Host>,
     pods: usize,
     seed: u64,
-    now: Timestamp,
+    since: String,
 }
 
 impl Crowd {
     /// `pods` pods on the nodes of `fleet`.
     pub fn new(fleet: &Fleet, pods: usize, seed: u64, now: Timestamp) -> Self {
         Self {
-            hosts: fleet.nodes.iter().filter_map(Host::read).collect(),
+            hosts: fleet.plans().iter().filter_map(Host::read).collect(),
             pods,
             seed,
-            now,
+            since: rfc3339(now),
         }
     }
 
-    /// How many parts they are made in.
-    pub fn parts(&self) -> usize {
-        self.hosts.len().div_ceil(HOSTS_A_PART)
+    /// Stores them. The first of those that ask for the same is admitted, the others are prints.
+    ///
+    /// # Errors
+    /// Admission refuses one.
+    pub fn store(&self, server: &ApiServer) -> Result<(), PreloadError> {
+        let asks: BTreeSet<Ask> = self.planned().map(|(_, plan)| plan.ask).collect();
+        let stamp = |ask: Ask| {
+            let exemplar = Texts::holes().pod(&ask, &self.since).whole();
+            Ok((ask, server.stamp(exemplar)?))
+        };
+        let stamps = asks.into_iter().map(stamp);
+        let stamps: BTreeMap<Ask, Stamp> = stamps.collect::<Result<_, PreloadError>>()?;
+        let prints = self.planned().filter_map(|(host, plan)| {
+            let texts = Texts::of(host, plan.number, self.seed);
+            Some((stamps.get(&plan.ask)?, texts.into_list()))
+        });
+        server.preload_prints(prints)
     }
 
-    /// One part of them.
-    pub fn part(&self, part: usize) -> Vec<Value> {
+    fn planned(&self) -> impl Iterator<Item = (&Host, Planned)> {
         let each = self.pods / self.hosts.len().max(1);
         let more = self.pods % self.hosts.len().max(1);
-        let hosts = self.hosts.iter().enumerate();
-        let hosts = hosts.skip(part * HOSTS_A_PART).take(HOSTS_A_PART);
-        let pods = hosts.flat_map(|(at, host)| {
+        self.hosts.iter().enumerate().flat_map(move |(at, host)| {
             let first = at * each + at.min(more);
-            host.pods(each + usize::from(at < more), first, self.seed, self.now)
-        });
-        pods.map(PlannedPod::whole).collect()
+            let plans = host.plan(each + usize::from(at < more), first, self.seed);
+            plans.map(move |plan| (host, plan))
+        })
     }
 }
 
@@ -138,9 +148,14 @@ async fn write_share(
     let (mut written, mut devices) = (0, 0);
     for (at, host) in hosts.iter().enumerate().skip(writer).step_by(WRITERS) {
         let first = at * each + at.min(more);
-        let planned = host.pods(each + usize::from(at < more), first, seed, calls.now());
+        let since = rfc3339(calls.now());
+        let planned = host.plan(each + usize::from(at < more), first, seed);
+        let planned = planned.map(|plan| {
+            let texts = Texts::of(host, plan.number, seed);
+            (texts.pod(&plan.ask, &since), plan.devices())
+        });
         let mut results = futures::stream::iter(planned)
-            .map(|pod| async move { write_pod(calls, &pod).await.map(|()| pod.devices) })
+            .map(|(pod, devices)| async move { write_pod(calls, &pod).await.map(|()| devices) })
             .buffer_unordered(IN_FLIGHT);
         while let Some(result) = results.next().await {
             devices += result?;
@@ -163,8 +178,8 @@ struct AnswerStatus {
 }
 
 /// Creates the pod and, as servers drop the status of a new pod, writes its status.
-async fn write_pod(calls: &Calls, pod: &PlannedPod) -> Result<(), CallError> {
-    let collection = path::pods(pod.namespace);
+async fn write_pod(calls: &Calls, pod: &PodBody) -> Result<(), CallError> {
+    let collection = path::pods(&pod.namespace);
     let created = patiently(|| calls.post::<Answer>(&collection, &pod.body)).await;
     let running = match created {
         Ok(answer) => answer.status.phase == "Running",
@@ -203,15 +218,30 @@ struct Host {
     devices: Vec<(String, u32)>,
 }
 
-struct PlannedPod {
+/// A device resource and how many of it; `None` for CPUs only.
+type Ask = Option<(String, u32)>;
+
+/// A pod to be.
+struct Planned {
+    number: usize,
+    ask: Ask,
+}
+
+impl Planned {
+    fn devices(&self) -> u64 {
+        self.ask.as_ref().map_or(0, |(_, size)| u64::from(*size))
+    }
+}
+
+/// A pod as it is created, and the status that it then gets.
+struct PodBody {
     name: String,
-    namespace: &'static str,
-    devices: u64,
+    namespace: String,
     body: Value,
     status: Value,
 }
 
-impl PlannedPod {
+impl PodBody {
     fn whole(self) -> Value {
         let mut whole = self.body;
         if let (Some(map), Value::Object(status)) = (whole.as_object_mut(), self.status) {
@@ -222,61 +252,121 @@ impl PlannedPod {
 }
 
 impl Host {
-    fn read(node: &Value) -> Option<Self> {
-        let status = node.get("status")?;
-        let allocatable = status.get("allocatable")?.as_object()?;
+    fn read(plan: &NodePlan) -> Option<Self> {
+        let allocatable = plan.allocatable();
         let devices = allocatable
+            .as_object()?
             .iter()
             .filter(|(name, _)| name.starts_with("nvidia.com/"))
             .filter_map(|(name, count)| Some((name.clone(), count.as_str()?.parse().ok()?)))
             .filter(|(_, count)| *count > 0)
             .collect();
-        let addresses = status.get("addresses")?.as_array()?;
         Some(Self {
-            name: node.get("metadata")?.get("name")?.as_str()?.to_owned(),
-            address: addresses.first()?.get("address")?.as_str()?.to_owned(),
+            name: plan.name.clone(),
+            address: plan.address(),
             devices,
         })
     }
 
     /// `count` pods on this node, numbered from `first`: devices are handed out until most are
     /// used, the rest of the pods ask for CPUs only.
-    fn pods(&self, count: usize, first: usize, seed: u64, now: Timestamp) -> Vec<PlannedPod> {
+    fn plan(&self, count: usize, first: usize, seed: u64) -> impl Iterator<Item = Planned> + use<> {
         let mut rng = fastrand::Rng::with_seed(hash(seed, &self.name));
         let mut left = self.devices.clone();
-        (0..count)
-            .map(|at| {
-                let mut ask = None;
-                if let Some((resource, free)) = left.iter_mut().find(|(_, free)| *free > 0) {
-                    let most = if resource == "nvidia.com/gpu" {
-                        *free
-                    } else {
-                        1
-                    };
-                    let size = [1, 1, 2, 4, 8].get(rng.usize(0..5)).copied().unwrap_or(1);
-                    let size = size.min(most);
-                    *free -= size;
-                    ask = (rng.u32(0..100) < USED_PERCENT).then(|| (resource.clone(), size));
-                }
-                self.pod(first + at, ask, seed, now)
-            })
-            .collect()
+        (first..first + count).map(move |number| {
+            let mut ask = None;
+            if let Some((resource, free)) = left.iter_mut().find(|(_, free)| *free > 0) {
+                let most = if resource == "nvidia.com/gpu" {
+                    *free
+                } else {
+                    1
+                };
+                let size = [1, 1, 2, 4, 8].get(rng.usize(0..5)).copied().unwrap_or(1);
+                let size = size.min(most);
+                *free -= size;
+                ask = (rng.u32(0..100) < USED_PERCENT).then(|| (resource.clone(), size));
+            }
+            Planned { number, ask }
+        })
+    }
+}
+
+/// What differs between pods that ask for the same.
+struct Texts {
+    name: String,
+    namespace: String,
+    job: String,
+    rank: String,
+    owner_uid: String,
+    node: String,
+    host_ip: String,
+    pod_ip: String,
+    image_digest: String,
+    container_id: String,
+}
+
+impl Texts {
+    /// Of the pod `number`.
+    fn of(host: &Host, number: usize, seed: u64) -> Self {
+        let job_number = number / GANG;
+        let rank = (number % GANG).to_string();
+        let job = format!("pt-{job_number:06}");
+        let name = format!("{job}-worker-{rank}");
+        let of_job = hash(seed, &job);
+        let bits = hash(seed, &name);
+        let [a, b, c, ..] = bits.to_le_bytes();
+        Self {
+            namespace: team_of(job_number).to_owned(),
+            owner_uid: format!(
+                "{:08x}-{:04x}-4000-8000-{job_number:012x}",
+                of_job >> 32,
+                of_job & 0xffff,
+            ),
+            node: host.name.clone(),
+            host_ip: host.address.clone(),
+            pod_ip: format!("10.{}.{b}.{c}", 64 + (a & 63)),
+            image_digest: format!("{bits:064x}"),
+            container_id: format!("{bits:032x}{:032x}", hash(1, &name)),
+            name,
+            job,
+            rank,
+        }
     }
 
-    fn pod(
-        &self,
-        number: usize,
-        ask: Option<(String, u32)>,
-        seed: u64,
-        now: Timestamp,
-    ) -> PlannedPod {
-        let job = number / GANG;
-        let rank = number % GANG;
-        let namespace = team_of(job);
-        let job_name = format!("pt-{job:06}");
-        let bits = hash(seed, &job_name);
-        let name = format!("{job_name}-worker-{rank}");
-        let devices = ask.as_ref().map_or(0, |(_, size)| u64::from(*size));
+    /// Of the exemplar of a stamp.
+    fn holes() -> Self {
+        Self {
+            name: hole(0),
+            namespace: hole(1),
+            job: hole(2),
+            rank: hole(3),
+            owner_uid: hole(4),
+            node: hole(5),
+            host_ip: hole(6),
+            pod_ip: hole(7),
+            image_digest: hole(8),
+            container_id: hole(9),
+        }
+    }
+
+    /// In the order of the holes.
+    fn into_list(self) -> Vec<String> {
+        vec![
+            self.name,
+            self.namespace,
+            self.job,
+            self.rank,
+            self.owner_uid,
+            self.node,
+            self.host_ip,
+            self.pod_ip,
+            self.image_digest,
+            self.container_id,
+        ]
+    }
+
+    /// The pod that asks for this and runs since then.
+    fn pod(&self, ask: &Ask, since: &str) -> PodBody {
         let mut requests = Map::from_iter([
             (
                 "cpu".to_owned(),
@@ -288,45 +378,39 @@ impl Host {
             ),
         ]);
         if let Some((resource, size)) = ask {
-            requests.insert(resource, json!(size.to_string()));
+            requests.insert(resource.clone(), json!(size.to_string()));
         }
-        let uid = format!(
-            "{:08x}-{:04x}-4000-8000-{:012x}",
-            bits >> 32,
-            bits & 0xffff,
-            job
-        );
         let image = "registry.example/train/pytorch:2.9.1-cuda13.0";
         let body = json!({
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
-                "name": name,
-                "namespace": namespace,
+                "name": self.name,
+                "namespace": self.namespace,
                 "labels": {
-                    "team": namespace,
-                    "training.kubeflow.org/job-name": job_name,
+                    "team": self.namespace,
+                    "training.kubeflow.org/job-name": self.job,
                     "training.kubeflow.org/operator-name": "pytorchjob-controller",
-                    "training.kubeflow.org/replica-index": rank.to_string(),
+                    "training.kubeflow.org/replica-index": self.rank,
                     "training.kubeflow.org/replica-type": "worker",
-                    "gpudeck.dev/gang": job_name,
+                    "gpudeck.dev/gang": self.job,
                 },
                 "annotations": {
-                    "gpudeck.dev/queue": namespace,
+                    "gpudeck.dev/queue": self.namespace,
                     "prometheus.io/scrape": "true",
                     "prometheus.io/port": "9090",
                 },
                 "ownerReferences": [{
                     "apiVersion": "kubeflow.org/v1",
                     "kind": "PyTorchJob",
-                    "name": job_name,
-                    "uid": uid,
+                    "name": self.job,
+                    "uid": self.owner_uid,
                     "controller": true,
                     "blockOwnerDeletion": true,
                 }],
             },
             "spec": {
-                "nodeName": self.name,
+                "nodeName": self.node,
                 "schedulerName": "gpudeck",
                 "priorityClassName": "standard",
                 "restartPolicy": "OnFailure",
@@ -338,12 +422,12 @@ impl Host {
                 "containers": [{
                     "name": "pytorch",
                     "image": image,
-                    "command": ["torchrun", "--nnodes", GANG.to_string(), "--node-rank", rank.to_string(), "train.py"],
+                    "command": ["torchrun", "--nnodes", GANG.to_string(), "--node-rank", self.rank, "train.py"],
                     "env": [
-                        {"name": "MASTER_ADDR", "value": format!("{job_name}-worker-0")},
+                        {"name": "MASTER_ADDR", "value": format!("{}-worker-0", self.job)},
                         {"name": "MASTER_PORT", "value": "23456"},
                         {"name": "WORLD_SIZE", "value": GANG.to_string()},
-                        {"name": "RANK", "value": rank.to_string()},
+                        {"name": "RANK", "value": self.rank},
                         {"name": "NCCL_DEBUG", "value": "WARN"},
                     ],
                     "ports": [{"containerPort": 23456, "name": "pytorchjob-port", "protocol": "TCP"}],
@@ -359,28 +443,23 @@ impl Host {
                 ],
             },
         });
-        let status = self.running(&name, image, hash(seed, &name), now);
-        PlannedPod {
-            name,
-            namespace,
-            devices,
+        PodBody {
+            name: self.name.clone(),
+            namespace: self.namespace.clone(),
             body,
-            status,
+            status: self.running(image, since),
         }
     }
 
-    fn running(&self, name: &str, image: &str, bits: u64, now: Timestamp) -> Value {
-        let at = rfc3339(now);
-        let [a, b, c, ..] = bits.to_le_bytes();
-        let ip = format!("10.{}.{b}.{c}", 64 + (a & 63));
+    fn running(&self, image: &str, at: &str) -> Value {
         let condition = |kind: &str| json!({"type": kind, "status": "True", "lastProbeTime": null, "lastTransitionTime": at});
         json!({"status": {
             "phase": "Running",
             "qosClass": "Guaranteed",
-            "hostIP": self.address,
-            "hostIPs": [{"ip": self.address}],
-            "podIP": ip,
-            "podIPs": [{"ip": ip}],
+            "hostIP": self.host_ip,
+            "hostIPs": [{"ip": self.host_ip}],
+            "podIP": self.pod_ip,
+            "podIPs": [{"ip": self.pod_ip}],
             "startTime": at,
             "conditions": [
                 condition("PodReadyToStartContainers"),
@@ -392,8 +471,8 @@ impl Host {
             "containerStatuses": [{
                 "name": "pytorch",
                 "image": image,
-                "imageID": format!("registry.example/train/pytorch@sha256:{bits:064x}"),
-                "containerID": format!("containerd://{bits:032x}{:032x}", hash(1, name)),
+                "imageID": format!("registry.example/train/pytorch@sha256:{}", self.image_digest),
+                "containerID": format!("containerd://{}", self.container_id),
                 "ready": true,
                 "started": true,
                 "restartCount": 0,
@@ -406,18 +485,17 @@ impl Host {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
-    use std::collections::BTreeMap;
-
     use super::*;
 
     #[test]
     fn pods_have_a_realistic_size_and_no_device_is_given_twice() {
         let fleet = Fleet::demo(1);
-        for node in &fleet.nodes {
+        for node in fleet.plans() {
             let host = Host::read(node).unwrap();
-            let pods = host.pods(40, 0, 1, Timestamp::now());
+            let pods = host.plan(40, 0, 1);
+            let pods = pods.map(|plan| Texts::of(&host, plan.number, 1).pod(&plan.ask, "2026"));
             let mut given: BTreeMap<String, u32> = BTreeMap::new();
-            for pod in &pods {
+            for pod in pods {
                 let size = pod.body.to_string().len() + pod.status.to_string().len();
                 assert!((1_500..4_096).contains(&size), "{size} bytes");
                 let requests = &pod.body["spec"]["containers"][0]["resources"]["requests"];

@@ -28,7 +28,8 @@ type Place = (Arc<str>, String);
 pub(super) struct Dependents(Mutex<HashMap<String, BTreeSet<Place>>>);
 
 impl Dependents {
-    fn add(&self, owner: &str, place: Place) {
+    /// Notes that the object at `place` names `owner`.
+    pub(super) fn add(&self, owner: &str, place: Place) {
         let mut owners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         owners.entry(owner.to_owned()).or_default().insert(place);
     }
@@ -43,13 +44,15 @@ impl Dependents {
         }
     }
 
-    fn of(&self, owner: &str) -> Vec<Place> {
+    /// What may depend on `owner`.
+    pub(super) fn of(&self, owner: &str) -> Vec<Place> {
         let owners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         owners.get(owner).into_iter().flatten().cloned().collect()
     }
 }
 
-fn owners(object: &Value) -> &[Value] {
+/// The ownerReferences of an object.
+pub(super) fn owners(object: &Value) -> &[Value] {
     let list = object
         .pointer("/metadata/ownerReferences")
         .and_then(Value::as_array);

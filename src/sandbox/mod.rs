@@ -46,6 +46,7 @@ mod serve;
 mod shapes;
 mod signal;
 pub mod span;
+mod stamp;
 mod status;
 mod store;
 mod strategic;
@@ -78,6 +79,7 @@ pub use history::{Entry, History, Seen, Witness};
 pub use kubeconfig::CONTEXT;
 pub use preload::{Hold, PreloadError};
 pub use proxy::{PortAnswer, Responder};
+pub use stamp::{Stamp, hole};
 
 use access::Tokens;
 use audit::Audit;

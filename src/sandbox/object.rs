@@ -40,28 +40,25 @@ impl Object {
     ) -> Result<Self, serde_json::Error> {
         set_resource_version(value, rv);
         let json = compact(value)?;
-        let mut labels = String::new();
-        if let Some(map) = value.pointer("/metadata/labels").and_then(Value::as_object) {
-            for (label, text) in map {
-                push_part(&mut labels, label);
-                push_part(&mut labels, text.as_str().unwrap_or_default());
-            }
-        }
-        let mut packed = String::new();
-        for field in fields {
-            match at(value, field.pointer) {
-                None | Some(Value::Null) => push_part(&mut packed, field.absent),
-                Some(Value::String(text)) => push_part(&mut packed, text),
-                Some(other) => push_part(&mut packed, &other.to_string()),
-            }
-        }
+        let (labels, fields) = selectable(value, fields);
         Ok(Object {
             json: Bytes::from(json),
             rv,
             key,
             labels: labels.into_boxed_str(),
-            fields: packed.into_boxed_str(),
+            fields: fields.into_boxed_str(),
         })
+    }
+
+    /// One whose JSON is written already, and what [`selectable`] takes of it.
+    pub(super) fn printed(key: Arc<str>, rv: u64, json: &str, labels: &str, fields: &str) -> Self {
+        Object {
+            json: Bytes::copy_from_slice(json.as_bytes()),
+            rv,
+            key,
+            labels: labels.into(),
+            fields: fields.into(),
+        }
     }
 
     /// The namespace, empty for a cluster-scoped object.
@@ -129,6 +126,26 @@ pub(super) fn compact(value: &Value) -> Result<Vec<u8>, serde_json::Error> {
     json.push(b'}');
     json.shrink_to_fit();
     Ok(json)
+}
+
+/// What selectors look at, packed: labels and their values, and the values of `fields`.
+pub(super) fn selectable(value: &Value, fields: &[Field]) -> (String, String) {
+    let mut labels = String::new();
+    if let Some(map) = value.pointer("/metadata/labels").and_then(Value::as_object) {
+        for (label, text) in map {
+            push_part(&mut labels, label);
+            push_part(&mut labels, text.as_str().unwrap_or_default());
+        }
+    }
+    let mut packed = String::new();
+    for field in fields {
+        match at(value, field.pointer) {
+            None | Some(Value::Null) => push_part(&mut packed, field.absent),
+            Some(Value::String(text)) => push_part(&mut packed, text),
+            Some(other) => push_part(&mut packed, &other.to_string()),
+        }
+    }
+    (labels, packed)
 }
 
 fn push_part(packed: &mut String, part: &str) {

@@ -128,13 +128,24 @@ impl ApiServer {
 }
 
 /// An admitted object.
-struct Admitted {
-    call: Call,
-    key: String,
-    object: Value,
+pub(super) struct Admitted {
+    pub(super) call: Call,
+    pub(super) key: String,
+    pub(super) object: Value,
 }
 
 impl Inner {
+    /// Admits one object.
+    pub(super) fn admit_one(&self, object: Value, now: &str) -> Result<Admitted, PreloadError> {
+        let nothing = || PreloadError {
+            kind: String::new(),
+            name: String::new(),
+            why: "there is no object".to_owned(),
+        };
+        let runs = self.admit_part(vec![object], now)?;
+        runs.into_iter().flatten().next().ok_or_else(nothing)
+    }
+
     /// Admits objects, in runs of one kind. Those that do not say when they were created are new
     /// `now`.
     fn admit_part(

@@ -125,12 +125,13 @@ struct State {
 }
 
 impl State {
-    /// Adds an object that must not exist.
+    /// Adds an object that must not exist; `make` makes it of its key, its resourceVersion and the
+    /// fields that its table selects by.
     fn add(
         &mut self,
         id: &str,
         key: &str,
-        value: &mut Value,
+        make: impl FnOnce(Arc<str>, u64, &'static [Field]) -> Result<Object, serde_json::Error>,
         limits: HistoryLimits,
     ) -> Result<Arc<Object>, Refused> {
         let rv = self.rv + 1;
@@ -139,8 +140,7 @@ impl State {
             return Err(Refused::Exists);
         }
         let key: Arc<str> = key.into();
-        let object =
-            Arc::new(Object::new(key.clone(), rv, value, table.fields).map_err(Refused::Json)?);
+        let object = Arc::new(make(key.clone(), rv, table.fields).map_err(Refused::Json)?);
         table.objects.insert(key, object.clone());
         let change = Change {
             kind: ChangeKind::Added,
@@ -298,7 +298,8 @@ impl Store {
         value: &mut Value,
     ) -> Result<Arc<Object>, Refused> {
         let mut state = self.lock();
-        let object = state.add(id, key, value, self.limits)?;
+        let make = |key, rv, fields: &[Field]| Object::new(key, rv, value, fields);
+        let object = state.add(id, key, make, self.limits)?;
         state.raise(id, object.rv);
         Ok(object)
     }
@@ -310,17 +311,31 @@ impl Store {
         id: &str,
         news: impl Iterator<Item = (&'a str, &'a mut Value)>,
     ) -> Result<Vec<bool>, Refused> {
+        self.add_all(id, news, |key, rv, fields, value| {
+            Object::new(key, rv, value, fields)
+        })
+    }
+
+    /// As [`Store::create_all`]; `make` makes each of its key, its resourceVersion, the fields that
+    /// the table selects by and what comes with the key.
+    pub(super) fn add_all<K: AsRef<str>, N>(
+        &self,
+        id: &str,
+        news: impl IntoIterator<Item = (K, N)>,
+        mut make: impl FnMut(Arc<str>, u64, &'static [Field], N) -> Result<Object, serde_json::Error>,
+    ) -> Result<Vec<bool>, Refused> {
         let mut state = self.lock();
         let before = state.rv;
-        let added = news
-            .map(
-                |(key, value)| match state.add(id, key, value, self.limits) {
-                    Ok(_) => Ok(true),
-                    Err(Refused::Exists) => Ok(false),
-                    Err(error) => Err(error),
-                },
-            )
-            .collect();
+        let news = news.into_iter();
+        let added = news.map(|(key, new)| {
+            let make = |key, rv, fields| make(key, rv, fields, new);
+            match state.add(id, key.as_ref(), make, self.limits) {
+                Ok(_) => Ok(true),
+                Err(Refused::Exists) => Ok(false),
+                Err(error) => Err(error),
+            }
+        });
+        let added = added.collect();
         if state.rv > before {
             state.raise(id, state.rv);
         }

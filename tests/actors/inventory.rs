@@ -16,8 +16,8 @@ fn allocatable(node: &Value, name: &str) -> Option<String> {
 }
 
 /// A node that the predicate takes and that has no fault.
-fn find(fleet: &Fleet, wanted: impl Fn(&BTreeMap<String, String>) -> bool) -> &Value {
-    let mut nodes = fleet.nodes.iter();
+fn find(fleet: &Fleet, wanted: impl Fn(&BTreeMap<String, String>) -> bool) -> Value {
+    let mut nodes = fleet.nodes().into_iter();
     nodes
         .find(|node| wanted(&labels(node)) && node["spec"].get("taints").is_none())
         .unwrap()
@@ -33,7 +33,7 @@ fn expect(node: &Value, expected: &[(&str, &str)]) {
 
 #[test]
 fn two_fleets_of_one_seed_are_equal_to_the_byte() {
-    let text = |seed| serde_json::to_string(&Fleet::demo(seed).nodes).unwrap();
+    let text = |seed| serde_json::to_string(&Fleet::demo(seed).nodes()).unwrap();
     assert_eq!(text(5), text(5));
     assert_ne!(text(5), text(6));
 }
@@ -47,7 +47,7 @@ fn whole_h100_nodes_have_the_labels_of_gpu_feature_discovery() {
             .is_some_and(|product| product == "NVIDIA-H100-80GB-HBM3")
     });
     expect(
-        node,
+        &node,
         &[
             ("gpu.count", "8"),
             ("gpu.replicas", "1"),
@@ -67,7 +67,7 @@ fn whole_h100_nodes_have_the_labels_of_gpu_feature_discovery() {
             ("cuda.runtime.major", "13"),
         ],
     );
-    let labels = labels(node);
+    let labels = labels(&node);
     assert!(
         !labels.contains_key("nvidia.com/mig.strategy"),
         "absent for none"
@@ -76,7 +76,7 @@ fn whole_h100_nodes_have_the_labels_of_gpu_feature_discovery() {
         !labels.contains_key("nvidia.com/gpu.clique"),
         "absent on HGX"
     );
-    assert_eq!(allocatable(node, "nvidia.com/gpu").as_deref(), Some("8"));
+    assert_eq!(allocatable(&node, "nvidia.com/gpu").as_deref(), Some("8"));
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn strategy_single_counts_mig_devices_as_gpus() {
     });
     // H200: seven 1g.18gb of 16.00 GiB and 16 SMs on each of eight GPUs.
     expect(
-        node,
+        &node,
         &[
             ("gpu.product", "NVIDIA-H200-MIG-1g.18gb"),
             ("gpu.count", "56"),
@@ -106,9 +106,9 @@ fn strategy_single_counts_mig_devices_as_gpus() {
             ("mig.config", "all-1g.18gb"),
         ],
     );
-    assert_eq!(allocatable(node, "nvidia.com/gpu").as_deref(), Some("56"));
+    assert_eq!(allocatable(&node, "nvidia.com/gpu").as_deref(), Some("56"));
     assert!(
-        !labels(node)
+        !labels(&node)
             .keys()
             .any(|key| key.starts_with("nvidia.com/mig-"))
     );
@@ -130,7 +130,7 @@ fn strategy_mixed_counts_physical_gpus_and_names_each_profile() {
     // H200, all eight cut into 2x1g.18gb, 2g.35gb, 3g.71gb: 16.00, 32.25 and 69.50 GiB.
     let h200 = mixed("NVIDIA-H200");
     expect(
-        h200,
+        &h200,
         &[
             ("gpu.count", "8"),
             ("gpu.replicas", "0"),
@@ -157,12 +157,12 @@ fn strategy_mixed_counts_physical_gpus_and_names_each_profile() {
         ("nvidia.com/mig-2g.35gb", "8"),
         ("nvidia.com/mig-3g.71gb", "8"),
     ] {
-        assert_eq!(allocatable(h200, name).as_deref(), Some(count), "{name}");
+        assert_eq!(allocatable(&h200, name).as_deref(), Some(count), "{name}");
     }
     // A100 40 GB: half of the GPUs whole, half cut; memory 4864, 9856, 19968 MiB.
     let a100 = mixed("NVIDIA-A100-SXM4-40GB");
     expect(
-        a100,
+        &a100,
         &[
             ("gpu.count", "8"),
             ("gpu.replicas", "1"),
@@ -179,16 +179,16 @@ fn strategy_mixed_counts_physical_gpus_and_names_each_profile() {
             ("mig-3g.20gb.multiprocessors", "42"),
         ],
     );
-    assert_eq!(allocatable(a100, "nvidia.com/gpu").as_deref(), Some("4"));
+    assert_eq!(allocatable(&a100, "nvidia.com/gpu").as_deref(), Some("4"));
 }
 
 #[test]
 fn the_demo_shows_each_kind_of_node() {
     let fleet = Fleet::demo(1);
-    assert_eq!(fleet.nodes.len(), DEMO_NODES);
+    let nodes = fleet.nodes();
+    assert_eq!(nodes.len(), DEMO_NODES);
     assert!((450..550).contains(&fleet.gpus()), "{}", fleet.gpus());
-    let count =
-        |wanted: &dyn Fn(&Value) -> bool| fleet.nodes.iter().filter(|node| wanted(node)).count();
+    let count = |wanted: &dyn Fn(&Value) -> bool| nodes.iter().filter(|node| wanted(node)).count();
     for tier in ["reserved", "on-demand", "spot"] {
         let of_tier =
             |node: &Value| node["metadata"]["labels"]["karpenter.sh/capacity-type"] == tier;
@@ -215,25 +215,24 @@ fn the_demo_shows_each_kind_of_node() {
             .get("fabric.topograph.run/tier-0")
             .is_some()
     };
-    assert_eq!(count(&in_fabric), fleet.nodes.len() - 5);
+    assert_eq!(count(&in_fabric), nodes.len() - 5);
 }
 
 #[test]
 fn fleets_of_any_size_have_distinct_names_and_addresses() {
-    for nodes in [0, 1, 7, 100, 5_000] {
-        let fleet = Fleet::sized(nodes, 2);
-        assert_eq!(fleet.nodes.len(), nodes);
+    for count in [0, 1, 7, 100, 5_000] {
+        let nodes = Fleet::sized(count, 2).nodes();
+        assert_eq!(nodes.len(), count);
         let distinct = |pointer: &str| {
-            let values = fleet
-                .nodes
+            let values = nodes
                 .iter()
                 .map(|node| node.pointer(pointer).unwrap().to_string());
             values.collect::<std::collections::BTreeSet<_>>().len()
         };
-        assert_eq!(distinct("/metadata/name"), nodes);
-        assert_eq!(distinct("/status/addresses/0/address"), nodes);
-        assert_eq!(distinct("/spec/podCIDR"), nodes);
-        for (key, value) in fleet.nodes.iter().flat_map(labels) {
+        assert_eq!(distinct("/metadata/name"), count);
+        assert_eq!(distinct("/status/addresses/0/address"), count);
+        assert_eq!(distinct("/spec/podCIDR"), count);
+        for (key, value) in nodes.iter().flat_map(labels) {
             assert!(value.len() <= 63 && key.len() <= 253, "{key}={value}");
         }
     }

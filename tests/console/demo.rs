@@ -46,7 +46,7 @@ fn deltas() -> Vec<Delta> {
     let mut dice = fastrand::Rng::with_seed(SEED);
     let mut deltas = Vec::new();
     let mut pods = Vec::new();
-    for (n, node) in Fleet::demo(SEED).nodes.into_iter().enumerate() {
+    for (n, node) in Fleet::demo(SEED).nodes().into_iter().enumerate() {
         let name = node["metadata"]["name"].as_str().unwrap().to_owned();
         let allocatable = node["status"]["allocatable"].as_object().unwrap().clone();
         deltas.push(delta(Kind::Node, node, n));

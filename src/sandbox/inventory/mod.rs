@@ -24,7 +24,7 @@ const NODES_PER_LEAF: usize = 6;
 const LEAVES_PER_SPINE: usize = 4;
 /// Creates in flight at a time.
 const IN_FLIGHT: usize = 32;
-/// The moment that [`Fleet::sized`] counts ages from: 2026-11-30T12:00:00Z.
+/// The moment that [`Fleet::nodes`] counts ages from: 2026-11-30T12:00:00Z.
 const EPOCH_SECS: i64 = 1_796_040_000;
 
 /// One profile each of three sizes on a GPU, mig-parted's `all-balanced`.
@@ -121,8 +121,6 @@ pub struct Fleet {
     pub namespaces: Vec<Value>,
     /// The priority classes `production`, `standard` and `batch`.
     pub priority_classes: Vec<Value>,
-    /// Nodes.
-    pub nodes: Vec<Value>,
     plans: Vec<NodePlan>,
     seed: u64,
 }
@@ -142,9 +140,7 @@ impl Fleet {
         Self::sized(DEMO_NODES, seed)
     }
 
-    /// A fleet of `nodes` nodes (at most [`MAX_NODES`]) in the demo's proportions. Ages are counted
-    /// from a fixed moment, so that the same seed gives the same objects; [`Fleet::write`] counts
-    /// them from the present.
+    /// A fleet of `nodes` nodes (at most [`MAX_NODES`]) in the demo's proportions.
     pub fn sized(nodes: usize, seed: u64) -> Self {
         let load = super::actors::load::Settings::default();
         Self::sized_for(nodes, load.namespaces(), seed)
@@ -188,14 +184,24 @@ impl Fleet {
         namespaces: impl Iterator<Item = &'a str>,
         seed: u64,
     ) -> Self {
-        let at = Timestamp::from_second(EPOCH_SECS).unwrap_or_default();
         Self {
             namespaces: namespaces.map(namespace).collect(),
             priority_classes: priority_classes(),
-            nodes: plans.iter().map(|plan| plan.object(seed, at)).collect(),
             plans,
             seed,
         }
+    }
+
+    /// The nodes to be.
+    pub fn plans(&self) -> &[NodePlan] {
+        &self.plans
+    }
+
+    /// The nodes, with ages counted from a fixed moment, so that the same seed gives the same
+    /// objects.
+    pub fn nodes(&self) -> Vec<Value> {
+        let at = Timestamp::from_second(EPOCH_SECS).unwrap_or_default();
+        self.nodes_at(0, self.plans.len(), at)
     }
 
     /// Physical GPUs, cut or whole.

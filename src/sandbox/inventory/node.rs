@@ -120,7 +120,8 @@ impl NodePlan {
         })
     }
 
-    fn address(&self) -> String {
+    /// Its internal address.
+    pub fn address(&self) -> String {
         format!("10.20.{}.{}", self.index / 250, self.index % 250 + 1)
     }
 
@@ -199,6 +200,11 @@ impl NodePlan {
             }));
         }
         conditions
+    }
+
+    /// What its pods may ask for, as its status says it.
+    pub fn allocatable(&self) -> Value {
+        self.resources().1
     }
 
     /// Capacity and allocatable.

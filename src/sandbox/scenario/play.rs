@@ -222,13 +222,12 @@ fn fill(server: &ApiServer, fleet: &Fleet, pods: usize, play: &Play) -> Result<(
     let teams = bulk::namespaces().map(namespace);
     let basics: Vec<Value> = fleet.basics().into_iter().chain(teams).collect();
     server.preload(1, |_| basics.clone())?;
-    let parts = fleet.nodes.len().div_ceil(NODES_A_PART);
+    let parts = fleet.plans().len().div_ceil(NODES_A_PART);
     server.preload(parts, |part| {
         fleet.nodes_at(part * NODES_A_PART, NODES_A_PART, now)
     })?;
     let nodes_in = began.elapsed();
-    let crowd = bulk::Crowd::new(fleet, pods, play.seed, now);
-    server.preload(crowd.parts(), |part| crowd.part(part))?;
+    bulk::Crowd::new(fleet, pods, play.seed, now).store(server)?;
     tracing::info!(?nodes_in, all_in = ?began.elapsed(), "filled");
     Ok(())
 }
