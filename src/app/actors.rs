@@ -70,6 +70,7 @@ fn options(args: &ActorsArgs) -> actors::Options {
                 chance: Some(by_chance),
             }),
             spot: with(ActorName::Spot).then(spot::Settings::default),
+            node_claims: with(ActorName::Spot) || with(ActorName::Autoscaler),
             prices: with(ActorName::Prices).then(prices::Settings::default),
             network: with(ActorName::Network).then(network::Settings::default),
             foreign: foreign::Settings {

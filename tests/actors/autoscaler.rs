@@ -42,6 +42,22 @@ async fn message(cluster: &Cluster, reason: &str, of: &str) -> String {
     .await
 }
 
+async fn claims(cluster: &Cluster) -> Vec<Value> {
+    let request = http::Request::get("/apis/karpenter.sh/v1/nodeclaims");
+    let request = request.body(Vec::new()).unwrap();
+    let list = cluster.client.request::<Value>(request).await.unwrap();
+    list["items"].as_array().unwrap().clone()
+}
+
+fn condition<'a>(object: &'a Value, kind: &str) -> (&'a str, &'a str) {
+    let conditions = object["status"]["conditions"].as_array().unwrap();
+    let found = conditions.iter().find(|c| c["type"] == kind).unwrap();
+    (
+        found["status"].as_str().unwrap(),
+        found["reason"].as_str().unwrap(),
+    )
+}
+
 #[tokio::test(start_paused = true)]
 async fn machines_come_for_pods_and_go_when_empty() {
     let mut cluster = Cluster::with(&Options {
@@ -52,8 +68,10 @@ async fn machines_come_for_pods_and_go_when_empty() {
                     max: 2,
                     ..NodeGroup::default()
                 }],
+                claims: true,
                 ..Settings::default()
             }),
+            node_claims: true,
             ..World::default()
         },
         ..Options::default()
@@ -85,6 +103,21 @@ async fn machines_come_for_pods_and_go_when_empty() {
         let told = message(&cluster, "NotTriggerScaleUp", name).await;
         assert_eq!(told, format!("pod didn't trigger scale-up: {why}"));
     }
+    // Each has its NodeClaim long before its node is there.
+    let asked = claims(&cluster).await;
+    assert_eq!(asked.len(), 2);
+    for claim in &asked {
+        let meta = &claim["metadata"];
+        assert_eq!(meta["labels"]["karpenter.sh/nodepool"], "h100-on-demand");
+        assert_eq!(meta["finalizers"], json!(["karpenter.sh/termination"]));
+        assert_eq!(condition(claim, "Launched"), ("True", "Launched"));
+        assert_eq!(
+            condition(claim, "Registered"),
+            ("Unknown", "NodeNotRegistered")
+        );
+        assert_eq!(claim["status"]["capacity"]["nvidia.com/gpu"], "8");
+        assert!(claim["status"]["nodeName"].is_null());
+    }
     let pods: Api<Pod> = cluster.api("default");
     for name in ["a", "b", "c"] {
         eventually_within(LONG, "the pod runs", || async {
@@ -99,6 +132,24 @@ async fn machines_come_for_pods_and_go_when_empty() {
     let nodes: Api<Node> = Api::all(cluster.client.clone());
     let group = ListParams::default().labels(&format!("{GROUP_LABEL}=burst"));
     assert_eq!(nodes.list(&group).await.unwrap().items.len(), 2);
+
+    let ready = eventually_within(LONG, "the claims are ready", || async {
+        let all = claims(&cluster).await;
+        let ready = |claim: &Value| condition(claim, "Ready") == ("True", "Ready");
+        all.iter().all(ready).then_some(all)
+    })
+    .await;
+    let mut named: Vec<&str> = ready
+        .iter()
+        .map(|claim| claim["status"]["nodeName"].as_str().unwrap())
+        .collect();
+    named.sort_unstable();
+    let there = nodes.list(&group).await.unwrap();
+    let there: Vec<&str> = there
+        .iter()
+        .map(|node| node.metadata.name.as_deref().unwrap())
+        .collect();
+    assert_eq!(named, there);
 
     pods.delete("a", &DeleteParams::default()).await.unwrap();
     let began = Instant::now();
@@ -117,6 +168,10 @@ async fn machines_come_for_pods_and_go_when_empty() {
     .await;
     let took = began.elapsed().as_secs();
     assert!((620..=680).contains(&took), "{took} s");
+    eventually_within(LONG, "its claim is gone, too", || async {
+        (claims(&cluster).await.len() == 1).then_some(())
+    })
+    .await;
     // The other one is in use.
     let node = nodes.list(&group).await.unwrap().items.remove(0);
     assert!(node.spec.unwrap().taints.unwrap_or_default().is_empty());

@@ -18,7 +18,7 @@ pub(super) trait Actor {
     type Done: Send + 'static;
 
     /// A node is new or different.
-    fn seen(&mut self, _node: &Node, _plans: &mut Plans<Self::Done>) {}
+    fn seen(&mut self, _node: &Arc<Node>, _plans: &mut Plans<Self::Done>) {}
 
     /// All nodes of the start have been seen.
     fn begun(&mut self, _plans: &mut Plans<Self::Done>) {}

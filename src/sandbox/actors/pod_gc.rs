@@ -1,5 +1,6 @@
 //! The pod garbage collector: pods of a node that is no more are failed and removed.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -31,7 +32,7 @@ impl PodGc {
 impl Actor for PodGc {
     type Done = (String, Result<(), CallError>);
 
-    fn seen(&mut self, node: &Node, plans: &mut Plans<Self::Done>) {
+    fn seen(&mut self, node: &Arc<Node>, plans: &mut Plans<Self::Done>) {
         plans.agenda.remove(&node.metadata.name);
     }
 

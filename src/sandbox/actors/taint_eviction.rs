@@ -2,6 +2,7 @@
 //! tolerate it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -52,7 +53,7 @@ impl TaintEviction {
 impl Actor for TaintEviction {
     type Done = (String, Result<Instant, CallError>);
 
-    fn seen(&mut self, node: &Node, plans: &mut Plans<Self::Done>) {
+    fn seen(&mut self, node: &Arc<Node>, plans: &mut Plans<Self::Done>) {
         let (name, agenda) = (&node.metadata.name, &mut plans.agenda);
         let taints = node.spec.taints.iter();
         let taints = taints.filter(|taint| text(taint, "effect") == "NoExecute");

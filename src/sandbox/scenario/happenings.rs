@@ -215,9 +215,11 @@ impl Scenario {
                 .foreign
                 .map(|spec| others(spec, teams))
                 .unwrap_or_default(),
+            node_claims: self.spot.is_some() || !self.scale.is_empty(),
             training: self.training.then(training::Settings::default),
             autoscaler: (!self.scale.is_empty()).then(|| autoscaler::Settings {
                 groups: self.scale.iter().enumerate().map(group).collect(),
+                claims: true,
                 ..autoscaler::Settings::default()
             }),
         }

@@ -26,6 +26,9 @@ pub struct Node {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub struct NodeSpec {
+    /// The machine, as its provider names it.
+    #[serde(rename = "providerID", deserialize_with = "null_as_default")]
+    pub provider_id: String,
     /// Cordoned.
     pub unschedulable: bool,
     /// Taints, kept whole because they are written back.

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::drain::{update_node, with_taints};
 use super::machine;
+use super::node_claims;
 use super::scale_up::{Group, Upcoming, plan};
 use crate::sandbox::actors::bound::pod_note;
 use crate::sandbox::actors::clock::{Clock, rfc3339};
@@ -47,6 +48,8 @@ pub struct Settings {
     pub unneeded_secs: f64,
     /// Time from the mark on a machine to its end.
     pub delete_secs: f64,
+    /// Writes the NodeClaim of a machine when it is asked for.
+    pub claims: bool,
 }
 
 impl Default for Settings {
@@ -58,6 +61,7 @@ impl Default for Settings {
             patience_secs: 60.0,
             unneeded_secs: 600.0,
             delete_secs: 30.0,
+            claims: false,
         }
     }
 }
@@ -212,8 +216,7 @@ impl Actor {
             let Some(group) = self.groups.get(machine.group) else {
                 continue;
             };
-            let node = group.node(&machine.name, self.made, self.clock);
-            self.made += 1;
+            let node = group.node(&machine.name, machine.number, self.clock);
             match machine::register(&self.calls, &node).await {
                 Ok(_) => {
                     let until = now + self.clock.real(SETTLE_SECS);
@@ -296,6 +299,15 @@ impl Actor {
                     (false, "TriggeredScaleUp"),
                     message,
                 ));
+            }
+        }
+        for machine in planned.machines.iter().filter(|_| self.settings.claims) {
+            let group = self.groups.get(machine.group);
+            let node = group.map(|group| group.node(&machine.name, machine.number, self.clock));
+            let node = node.and_then(|node| serde_json::from_value(node).ok());
+            let Some(node) = node else { continue };
+            if let Err(error) = node_claims::launch(&self.calls, self.clock, &node).await {
+                tracing::debug!(%error, "the claim of a machine was not written");
             }
         }
         self.upcoming.extend(planned.machines);

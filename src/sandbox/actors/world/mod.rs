@@ -7,6 +7,7 @@ pub mod failures;
 pub mod foreign;
 mod machine;
 pub mod network;
+mod node_claims;
 pub mod notice;
 pub mod pick;
 pub mod prices;
@@ -44,6 +45,8 @@ pub struct Settings {
     pub foreign: foreign::Settings,
     /// Machines that come and go with demand.
     pub autoscaler: Option<autoscaler::Settings>,
+    /// Karpenter's NodeClaims and NodePools beside the nodes of its pools.
+    pub node_claims: bool,
 }
 
 /// The watched collections that the actors may subscribe to.
@@ -114,6 +117,11 @@ pub(super) fn start(
         let nodes = feeds.own_nodes(tasks, cancel);
         let market = spot::Market::new(calls.clone(), clock, settings.clone());
         tasks.spawn(on_nodes::run(market, nodes, cancel.clone()));
+    }
+    if settings.node_claims {
+        let nodes = feeds.own_nodes(tasks, cancel);
+        let claims = node_claims::NodeClaims::new(calls.clone(), clock);
+        tasks.spawn(on_nodes::run(claims, nodes, cancel.clone()));
     }
     if let Some(settings) = &settings.prices {
         let nodes = feeds.own_nodes(tasks, cancel);

@@ -69,6 +69,8 @@ pub(super) struct Upcoming {
     /// Its group's number.
     pub group: usize,
     pub name: String,
+    /// Which of all machines it is.
+    pub number: u64,
     /// When it registers.
     pub at: Instant,
     /// UIDs of the pods it comes for.
@@ -209,6 +211,7 @@ pub(super) fn plan(
         let mut machine = Upcoming {
             group: number,
             name,
+            number: *made,
             at: Instant::now() + boot,
             pods: Vec::new(),
             left: free,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::machine;
+use super::node_claims;
 use super::notice::{Provider, Reclaim};
 use super::pick::NodePick;
 use crate::sandbox::actors::clock::Clock;
@@ -212,13 +213,11 @@ impl Market {
         if !self.going.insert(name.to_owned()) {
             return;
         }
-        let label = |key: &str| node.metadata.labels.get(key).cloned().unwrap_or_default();
-        let pool = label("karpenter.sh/nodepool");
         let reclaim = Reclaim {
             provider,
             name: name.to_owned(),
             uid: node.metadata.uid.clone(),
-            claim: format!("{pool}-{}", self.clock.suffix(&format!("claim/{name}"))),
+            claim: node_claims::name(node, self.clock),
             lead_secs: self.settings.lead_secs.unwrap_or(provider.lead_secs()),
         };
         let replace = self.settings.replace_secs;
