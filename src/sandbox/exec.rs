@@ -24,6 +24,34 @@ const ERROR: u8 = 3;
 const CLOSE: u8 = 255;
 
 impl Inner {
+    /// The pod that a client wants to be connected with.
+    fn connectable(&self, call: &Call) -> Result<Value, ApiError> {
+        let stored = self
+            .store
+            .get(&call.res.table, &call.key())
+            .ok_or_else(|| ApiError::not_found(&call.res, &call.path.name))?;
+        let pod = stored.value();
+        if call.path.subresource != "portforward" {
+            container_of(&pod, call.query.get("container"))?;
+        }
+        if text(&pod, "/spec/nodeName").is_empty() {
+            return Err(ApiError::bad_request(format!(
+                "pod {} does not have a host assigned",
+                call.path.name
+            )));
+        }
+        Ok(pod)
+    }
+
+    /// pods/attach and pods/portforward: refused as the real server does, and else not served.
+    pub(super) fn not_connected(&self, call: &Call) -> Result<Answer, ApiError> {
+        self.connectable(call)?;
+        Err(ApiError::not_implemented(format!(
+            "pods/{} is not served by the embedded cluster",
+            call.path.subresource
+        )))
+    }
+
     /// Starts a command and hands the connection over to it.
     pub(super) fn exec(
         &self,
@@ -31,18 +59,7 @@ impl Inner {
         headers: &HeaderMap,
         extensions: &mut Extensions,
     ) -> Result<Answer, ApiError> {
-        let stored = self
-            .store
-            .get(&call.res.table, &call.key())
-            .ok_or_else(|| ApiError::not_found(&call.res, &call.path.name))?;
-        let pod = stored.value();
-        container_of(&pod, call.query.get("container"))?;
-        if text(&pod, "/spec/nodeName").is_empty() {
-            return Err(ApiError::bad_request(format!(
-                "pod {} does not have a host assigned",
-                call.path.name
-            )));
-        }
+        let pod = self.connectable(call)?;
         // A GET that runs a command needs the right to create.
         self.authorize(&call.user, "create", &call.path)?;
         if matches!(text(&pod, "/status/phase"), "Succeeded" | "Failed") {

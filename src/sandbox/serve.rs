@@ -349,7 +349,9 @@ impl Inner {
             ("log", "get") if pods => self.pod_log(call),
             ("proxy", "get") if pods => self.proxy(call),
             ("log", _) if pods => Err(ApiError::method_not_allowed()),
-            ("attach" | "portforward" | "proxy" | "ephemeralcontainers" | "resize", _) if pods => {
+            ("attach" | "portforward", "get" | "create") if pods => self.not_connected(call),
+            ("attach" | "portforward", _) if pods => Err(ApiError::method_not_allowed()),
+            ("proxy" | "ephemeralcontainers" | "resize", _) if pods => {
                 if !self.store.contains(&call.res.table, &call.key()) {
                     return Err(ApiError::not_found(&call.res, &call.path.name));
                 }
