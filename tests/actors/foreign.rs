@@ -8,9 +8,9 @@ use gpudeck::sandbox::actors::Options;
 use gpudeck::sandbox::actors::world::Settings as World;
 use gpudeck::sandbox::actors::world::foreign::{Settings, kai, kueue, volcano};
 use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::Api;
-use kube::api::ListParams;
+use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, eventually_within};
@@ -200,6 +200,91 @@ async fn kueue_admits_in_turn_and_counts() {
         condition(w, "PodsReady") == Some(("True", "Started"))
     })
     .await;
+    cluster.stop().await;
+}
+
+/// Workloads that ask for a topology get nodes with their admission, and their pods go there.
+#[tokio::test(start_paused = true)]
+async fn kueue_seats_the_pods_of_a_workload_in_one_rack() {
+    const HOSTNAME: &str = "kubernetes.io/hostname";
+    let mut queue = one_queue();
+    queue.cluster_queues[0].gpus[0].nominal = 64;
+    queue.topology = vec!["rack".to_owned(), HOSTNAME.to_owned()];
+    let foreign = Settings {
+        kueue: Some(queue),
+        default_scheduler: true,
+        ..Settings::default()
+    };
+    let cluster = Cluster::with(&Options {
+        world: World {
+            foreign,
+            training: Some(Default::default()),
+            ..World::default()
+        },
+        ..Options::default()
+    });
+    let nodes: Api<Node> = Api::all(cluster.client.clone());
+    for name in ["a-1", "b-1", "a-2", "b-2"] {
+        cluster.node(name, 8).await;
+        let labels = json!({"rack": &name[..1], HOSTNAME: name});
+        let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
+        let params = PatchParams::default();
+        nodes.patch(name, &params, &patch).await.unwrap();
+    }
+    let asks = |name: &str, pods: u32, run_secs: u32| {
+        let mut job = job(name, "main", pods, 4, run_secs);
+        let notes = &mut job["spec"]["template"]["metadata"]["annotations"];
+        notes["kueue.x-k8s.io/podset-required-topology"] = json!("rack");
+        job
+    };
+    let _: Job = cluster.create("default", asks("four", 4, 600)).await;
+    let runs = workload(&cluster, "four", "runs", |w| {
+        condition(w, "PodsReady") == Some(("True", "Started"))
+    })
+    .await;
+    assert_eq!(
+        runs["spec"]["podSets"][0]["topologyRequest"],
+        json!({"required": "rack"})
+    );
+    let assigned = &runs["status"]["admission"]["podSetAssignments"][0]["topologyAssignment"];
+    assert_eq!(
+        *assigned,
+        json!({
+            "levels": [HOSTNAME],
+            "slices": [{
+                "domainCount": 2,
+                "valuesPerLevel": [{"individual": {"prefix": "a-", "roots": ["1", "2"]}}],
+                "podCounts": {"universal": 2},
+            }],
+        })
+    );
+    let on = nodes_of(&cluster).await;
+    let on: Vec<&str> = on.values().filter_map(Option::as_deref).collect();
+    for node in ["a-1", "a-2"] {
+        assert_eq!(on.iter().filter(|name| **name == node).count(), 2, "{on:?}");
+    }
+
+    // There are GPUs for it, but not in one rack, before the first has ended and after.
+    let _: Job = cluster.create("default", asks("five", 5, 60)).await;
+    let waits = workload(&cluster, "five", "waits", |w| {
+        condition(w, "QuotaReserved") == Some(("False", "WaitingForQuota"))
+    })
+    .await;
+    assert_eq!(
+        waits["status"]["conditions"][0]["message"],
+        "couldn't assign flavors to pod set main: topology \"default\" allows to fit only 4 out of \
+         5 pod(s)"
+    );
+    // Each of these takes a whole rack, so that the last comes when one has ended.
+    for name in ["second", "third"] {
+        let _: Job = cluster.create("default", asks(name, 4, 120)).await;
+    }
+    for name in ["second", "third"] {
+        workload(&cluster, name, "is finished", |w| {
+            condition(w, "Finished") == Some(("True", "Succeeded"))
+        })
+        .await;
+    }
     cluster.stop().await;
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::definitions;
 use super::kueue_quota::Assignment;
+use super::kueue_topology;
 use crate::sandbox::actors::clock::{hash, name_suffix};
 use crate::sandbox::actors::objects::Meta;
 use crate::sandbox::calls::path;
@@ -36,7 +37,8 @@ pub struct Settings {
     pub local_queues: Vec<LocalQueue>,
     /// WorkloadPriorityClasses: names with their values.
     pub priorities: Vec<(String, i64)>,
-    /// Node labels of the Topology `default`, the widest level first; none when empty.
+    /// Node labels of the Topology `default`, the widest level first; none when empty. Workloads that
+    /// ask for a topology are given nodes when the last is `kubernetes.io/hostname`.
     pub topology: Vec<String>,
 }
 
@@ -243,6 +245,13 @@ pub(super) fn workload(
             "priority": priority.as_ref().map_or(0, |priority| priority.value),
         },
     });
+    let set = workload.pointer_mut("/spec/podSets/0");
+    if let (Some(set), Some(request)) = (
+        set.and_then(Value::as_object_mut),
+        kueue_topology::request(template),
+    ) {
+        set.insert("topologyRequest".to_owned(), request);
+    }
     let spec = workload.get_mut("spec").and_then(Value::as_object_mut);
     if let (Some(spec), Some(priority)) = (spec, priority) {
         spec.insert("priorityClassRef".to_owned(), priority.class);

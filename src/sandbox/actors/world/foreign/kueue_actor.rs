@@ -15,11 +15,12 @@ use super::kueue::{
     Settings, namespaced, workload, workload_key,
 };
 use super::kueue_status as status;
+use super::kueue_topology::{self, Seats};
 use super::standing::text;
 use crate::sandbox::actors::bound::pod_path;
 use crate::sandbox::actors::clock::Clock;
 use crate::sandbox::actors::events::Note;
-use crate::sandbox::actors::objects::{Custom, Job, Meta, Pod};
+use crate::sandbox::actors::objects::{Custom, Job, Meta, Node, Pod};
 use crate::sandbox::actors::watch::Change;
 use crate::sandbox::calls::{Calls, PatchKind, path};
 
@@ -29,6 +30,7 @@ const MIN_ROUND: Duration = Duration::from_millis(100);
 
 /// What Kueue watches.
 pub(super) struct Inputs {
+    pub nodes: mpsc::Receiver<Change<Node>>,
     pub jobs: mpsc::Receiver<Change<Job>>,
     pub pods: mpsc::Receiver<Change<Pod>>,
     pub cluster_queues: mpsc::Receiver<Change<Custom>>,
@@ -37,17 +39,18 @@ pub(super) struct Inputs {
 }
 
 pub(super) struct Kueue {
-    calls: Calls,
+    pub(super) calls: Calls,
     pub(super) clock: Clock,
-    settings: Settings,
+    pub(super) settings: Settings,
+    pub(super) seats: Seats,
     /// Jobs and gated pods with a queue name, by UID.
-    jobs: BTreeMap<String, Arc<Job>>,
+    pub(super) jobs: BTreeMap<String, Arc<Job>>,
     pods: BTreeMap<String, Arc<Pod>>,
     pub(super) cluster_queues: BTreeMap<String, Arc<Custom>>,
     /// By `namespace/name`, as the workloads.
     pub(super) local_queues: BTreeMap<String, Arc<Custom>>,
     pub(super) workloads: BTreeMap<String, Arc<Custom>>,
-    dirty: bool,
+    pub(super) dirty: bool,
 }
 
 /// Works until `cancel` or the end of a feed.
@@ -69,6 +72,7 @@ pub(super) async fn run(
         calls,
         clock,
         settings,
+        seats: Seats::default(),
         jobs: BTreeMap::new(),
         pods: BTreeMap::new(),
         cluster_queues: BTreeMap::new(),
@@ -93,6 +97,13 @@ pub(super) async fn run(
             change = inputs.workloads.recv() => match change {
                 Some(Change::Synced) => workloads = true,
                 Some(change) => fold(&mut kueue.workloads, change, &mut kueue.dirty),
+                None => return,
+            },
+            change = inputs.nodes.recv() => match change {
+                Some(change) => {
+                    kueue.seats.node_changed(change);
+                    kueue.dirty |= kueue.seats.wanted;
+                }
                 None => return,
             },
             change = inputs.jobs.recv() => match change {
@@ -176,6 +187,7 @@ impl Kueue {
     }
 
     fn pod_changed(&mut self, change: Change<Pod>) {
+        self.dirty |= self.seats.pod_changed(&change);
         match change {
             Change::Set(pod) => {
                 let meta = &pod.metadata;
@@ -200,6 +212,7 @@ impl Kueue {
         self.evict().await;
         self.admit().await;
         self.release().await;
+        self.seat().await;
         self.tell_queues().await;
     }
 
@@ -469,13 +482,21 @@ impl Kueue {
             let Some(owner) = object.metadata.controller() else {
                 continue;
             };
-            let labels = self.settings.node_labels(&status::assignment(&object));
+            let mut labels = self.settings.node_labels(&status::assignment(&object));
             if let Some(job) = self
                 .jobs
                 .get(&owner.uid)
                 .filter(|job| job.spec.suspend)
                 .cloned()
             {
+                let mut gates = job.spec.template.pointer("/spec/schedulingGates").cloned();
+                if kueue_topology::is_assigned(&object) {
+                    let gate = json!({"name": kueue_topology::GATE});
+                    let list = gates.get_or_insert_with(|| json!([]));
+                    if let Some(list) = list.as_array_mut().filter(|list| !list.contains(&gate)) {
+                        list.push(gate);
+                    }
+                }
                 let patch = json!({"spec": {
                     "suspend": false,
                     "template": {
@@ -483,14 +504,17 @@ impl Kueue {
                             "labels": {"kueue.x-k8s.io/podset": "main"},
                             "annotations": {"kueue.x-k8s.io/workload": object.metadata.name},
                         },
-                        "spec": {"nodeSelector": labels},
+                        "spec": {"nodeSelector": labels, "schedulingGates": gates},
                     },
                 }});
                 self.patch_job(&job, &patch).await;
             }
-            let Some(pod) = self.pods.get(&owner.uid).filter(|pod| is_gated(pod)) else {
+            let pod = self.pods.get(&owner.uid).filter(|pod| is_gated(pod));
+            let Some(pod) = pod.cloned() else {
                 continue;
             };
+            let seat = kueue_topology::only_node(&object);
+            labels.extend(seat.clone());
             let gates: Vec<Value> = pod
                 .spec
                 .scheduling_gates
@@ -502,14 +526,19 @@ impl Kueue {
                 "metadata": {"uid": pod.metadata.uid},
                 "spec": {"schedulingGates": gates, "nodeSelector": labels},
             });
-            let at = pod_path(pod);
-            if let Err(error) = self
+            let at = pod_path(&pod);
+            let written = self
                 .calls
-                .patch::<IgnoredAny>(&at, PatchKind::Merge, &patch)
-                .await
-            {
-                tracing::debug!(%error, "gate not lifted");
-                self.dirty = true;
+                .patch::<IgnoredAny>(&at, PatchKind::Merge, &patch);
+            match (written.await, seat) {
+                (Ok(_), Some((_, node))) => {
+                    self.seats.take(&key_of(&object.metadata), &node, &pod);
+                }
+                (Ok(_), None) => {}
+                (Err(error), _) => {
+                    tracing::debug!(%error, "gate not lifted");
+                    self.dirty = true;
+                }
             }
         }
     }

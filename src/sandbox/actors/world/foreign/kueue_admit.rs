@@ -8,6 +8,7 @@ use super::kueue_actor::Kueue;
 use super::kueue_preempt::{Asker, Holder, Policy, victims};
 use super::kueue_quota::{Amounts, Assignment, Quotas, Usage};
 use super::kueue_status as status;
+use super::kueue_topology::assignment as assignment_of;
 use super::standing::text;
 use crate::sandbox::actors::objects::Custom;
 
@@ -49,24 +50,39 @@ impl Kueue {
             .collect();
         pending.sort();
         let mut blocked: BTreeSet<String> = BTreeSet::new();
+        self.seats.wanted = false;
         for (_, _, key) in pending {
             let Some(object) = self.workloads.get(&key).cloned() else {
                 continue;
             };
-            let verdict = self.verdict(&object, &quotas, &usage, &blocked);
+            let mut verdict = self.verdict(&object, &quotas, &usage, &blocked);
+            let (mut seats, mut full) = (None, false);
+            if let Ok((_, _, assignment)) = &verdict {
+                match self.seats_for(&object, assignment) {
+                    Ok(found) => seats = found,
+                    // Room on nodes is none that a preemption for quota would bring.
+                    Err(why) => (full, verdict) = (true, Err(("WaitingForQuota", why))),
+                }
+            }
+            self.seats.wanted |= full;
             let now = self.clock.now();
             let mut wanted = object.status.clone();
             match verdict {
                 Ok((queue, asks, assignment)) => {
                     let count = status::pod_count(&object);
+                    let topology = seats.as_ref().map(|(_, nodes)| assignment_of(nodes));
                     status::admit(
                         &mut wanted,
                         &object,
                         (&queue, count),
                         &asks,
                         &assignment,
+                        topology,
                         now,
                     );
+                    if let Some((pod, nodes)) = &seats {
+                        self.seats.promise(&key, pod, nodes);
+                    }
                     for (resource, flavor) in &assignment {
                         let amount = asks.get(resource).copied().unwrap_or(0);
                         let at = (queue.clone(), flavor.clone(), resource.clone());
@@ -92,6 +108,7 @@ impl Kueue {
                 Err((reason, message)) => {
                     let (mut reason, mut message) = (reason, message);
                     if reason == "WaitingForQuota"
+                        && !full
                         && let Some(pending) = self.preempt(&object, &quotas, &mut usage).await
                     {
                         reason = "WaitingForPreemptedWorkloads";

@@ -145,6 +145,7 @@ pub(super) fn admit(
     (queue, count): (&str, i64),
     asks: &Amounts,
     assignment: &Assignment,
+    topology: Option<Value>,
     now: Timestamp,
 ) {
     let message = format!("Quota reserved in ClusterQueue {queue}");
@@ -168,15 +169,16 @@ pub(super) fn admit(
         set(status, object, kind, false, why, now);
     }
     if let Some(map) = status.as_object_mut() {
-        let admission = json!({
-            "clusterQueue": queue,
-            "podSetAssignments": [{
-                "name": "main",
-                "count": count,
-                "flavors": assignment,
-                "resourceUsage": quantities(asks),
-            }],
+        let mut set = json!({
+            "name": "main",
+            "count": count,
+            "flavors": assignment,
+            "resourceUsage": quantities(asks),
         });
+        if let (Some(set), Some(topology)) = (set.as_object_mut(), topology) {
+            set.insert("topologyAssignment".to_owned(), topology);
+        }
+        let admission = json!({"clusterQueue": queue, "podSetAssignments": [set]});
         map.insert("admission".to_owned(), admission);
     }
 }

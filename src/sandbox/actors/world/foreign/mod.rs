@@ -12,6 +12,7 @@ mod kueue_admit;
 mod kueue_preempt;
 mod kueue_quota;
 mod kueue_status;
+mod kueue_topology;
 mod placer;
 mod standing;
 pub mod usual;
@@ -60,6 +61,7 @@ pub(super) fn start(
             [kueue::CLUSTER_QUEUES, kueue::LOCAL_QUEUES, kueue::WORKLOADS]
                 .map(|path| follow(path, tasks));
         let feeds = kueue_actor::Inputs {
+            nodes: feeds.own_nodes(tasks, cancel),
             jobs: feeds.jobs.subscribe(),
             pods: feeds.pods.subscribe(),
             cluster_queues,

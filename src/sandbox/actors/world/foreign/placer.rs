@@ -131,6 +131,11 @@ impl Placer {
         object.is_some_and(|object| refuses(room, object, pod, &asks(pod), None).is_none())
     }
 
+    /// Thousandths of GPUs that nobody holds on a node.
+    pub(super) fn free_gpus(&self, node: &str) -> i128 {
+        self.rooms.get(node).map_or(0, |room| room.free(GPU))
+    }
+
     /// The nodes.
     pub(super) fn all(&self) -> impl Iterator<Item = &Node> {
         self.rooms.values().filter_map(|room| room.node.as_deref())
