@@ -516,6 +516,9 @@ pub struct SnapshotArgs {
     /// Only rows that pass this filter, as the console's `/` takes it (model=h100 free>0).
     #[arg(long, default_value = "", value_name = "FILTER")]
     pub filter: String,
+    /// Lens of a picture of the fleet, by its name (SM active).
+    #[arg(long, value_name = "NAME")]
+    pub lens: Option<String>,
     /// Size of the screen of a picture, in columns and rows.
     #[arg(long, default_value = "120x40", value_name = "COLUMNSxROWS", value_parser = size)]
     pub size: (u16, u16),
@@ -552,8 +555,10 @@ pub enum SnapshotOutput {
     Json,
     /// Rows as CSV.
     Csv,
-    /// The screen as a picture.
+    /// The screen as a picture of lines and letters.
     Svg,
+    /// The screen as a picture of pixels; send it to a file.
+    Png,
 }
 
 /// Reads `--size`.

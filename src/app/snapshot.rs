@@ -1,11 +1,12 @@
 //! `gpudeck snapshot`: a view's figures and rows, once.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::sync::Arc;
 use std::time::Duration;
 
 use color_eyre::eyre::{Result, eyre};
 use jiff::Timestamp;
+use ratatui::buffer::Buffer;
 
 use super::cli::{LookArgs, SnapshotArgs, SnapshotOutput, SnapshotView};
 use super::console::{Rights, engine_at};
@@ -15,6 +16,7 @@ use crate::tui::glyphs::Glyphs;
 use crate::tui::snapshot::{self, Picture, Request};
 use crate::tui::theme::{Depth, Theme};
 use crate::tui::view::ViewId;
+use crate::tui::views::lens::Lens;
 use crate::tui::{Session, Settings};
 
 /// Reads the place until every kind is known, denied or failed, and prints the view.
@@ -69,19 +71,30 @@ pub async fn print(
         ascii: look.ascii,
         now: Timestamp::now(),
     };
-    let text = match args.output {
-        SnapshotOutput::Text => snapshot::text(&request)?,
-        SnapshotOutput::Csv => snapshot::csv(&request)?,
+    let light = look.theme.as_deref() == Some("light");
+    let bytes = match args.output {
+        SnapshotOutput::Text => snapshot::text(&request)?.into_bytes(),
+        SnapshotOutput::Csv => snapshot::csv(&request)?.into_bytes(),
         SnapshotOutput::Json => {
             let mut text = serde_json::to_string_pretty(&snapshot::json(&request)?)?;
             text.push('\n');
-            text
+            text.into_bytes()
         }
-        SnapshotOutput::Svg => picture(place, args, cluster, look)?,
+        SnapshotOutput::Svg => {
+            snapshot::svg(&picture(place, args, cluster, look)?, light).into_bytes()
+        }
+        SnapshotOutput::Png => snapshot::png(&picture(place, args, cluster, look)?, light)?,
     };
     let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes())?;
+    if args.output == SnapshotOutput::Png && out.is_terminal() {
+        return Err(eyre!(
+            "a PNG is nothing for a terminal: send it to a file, as `-o png >fleet.png`"
+        ));
+    }
+    out.write_all(&bytes)?;
     out.flush()?;
+    // What nobody reads would hold up the engine's end.
+    drop(feed);
     engine.stop().await;
     Ok(())
 }
@@ -92,7 +105,7 @@ fn picture(
     args: &SnapshotArgs,
     cluster: Cluster,
     look: &LookArgs,
-) -> Result<String> {
+) -> Result<Buffer> {
     let glyphs = Glyphs { ascii: look.ascii };
     let depth = look.color.and_then(super::depth).unwrap_or(Depth::True);
     let mut settings = Settings::built_in(depth, glyphs);
@@ -100,6 +113,12 @@ fn picture(
     if let Some(name) = name {
         settings.theme = Theme::built_in(name, depth)
             .ok_or_else(|| eyre!("no theme {name:?} is built in for a picture"))?;
+    }
+    if let Some(name) = &args.lens
+        && !Lens::ALL.iter().any(|l| l.name() == name)
+    {
+        let names = Lens::ALL.map(Lens::name).join(", ");
+        return Err(eyre!("no lens {name:?}; expected {names}"));
     }
     let picture = Picture {
         view: view_of(args.view),
@@ -112,10 +131,10 @@ fn picture(
             ..Session::default()
         },
         size: args.size,
-        light: name == Some("light"),
+        lens: args.lens.as_deref(),
         now: Timestamp::now(),
     };
-    Ok(picture.draw(cluster)?)
+    Ok(picture.screen(cluster)?)
 }
 
 fn view_of(view: SnapshotView) -> ViewId {

@@ -1,8 +1,11 @@
 //! `gpudeck snapshot`: the views without a terminal, with the same figures as the screen, for
 //! scripts and tests.
 
+mod blocks;
 mod csv;
 mod json;
+mod paper;
+mod png;
 mod svg;
 mod text;
 
@@ -22,6 +25,7 @@ use crate::model::{Cluster, Str};
 
 pub use csv::csv;
 pub use json::json;
+pub use png::{PngFault, png};
 pub use svg::svg;
 pub use text::text;
 
@@ -67,22 +71,25 @@ pub struct Picture<'a> {
     pub session: Session,
     /// Columns and rows.
     pub size: (u16, u16),
-    /// On light ground.
-    pub light: bool,
+    /// The lens that Fleet is looked at through; `None`: its first.
+    pub lens: Option<&'a str>,
     /// The time against which ages are told.
     pub now: Timestamp,
 }
 
 impl Picture<'_> {
-    /// The screen as SVG.
+    /// The screen as the console draws it.
     ///
     /// # Errors
     /// What is wrong with the filter.
-    pub fn draw(self, cluster: Cluster) -> Result<String, FilterError> {
+    pub fn screen(self, cluster: Cluster) -> Result<Buffer, FilterError> {
         let mut app = App::new(self.settings, self.session, super::views::all(), self.now);
         app.open_view(self.view);
         if let Some(view) = app.view_mut() {
             view.set_filter(self.filter)?;
+            if let Some(lens) = self.lens {
+                view.set_lens(lens);
+            }
         }
         app.world.pricing = cluster.pricing().clone();
         app.world.cluster = cluster;
@@ -90,6 +97,6 @@ impl Picture<'_> {
         let area = Rect::new(0, 0, self.size.0, self.size.1);
         let mut buf = Buffer::empty(area);
         app.render(area, &mut buf);
-        Ok(svg(&buf, self.light))
+        Ok(buf)
     }
 }

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
 
+use super::paper::{Paper, Rgb, rgb};
+
 /// Size of a cell in the picture's units, and where its text stands.
 const WIDTH: usize = 8;
 const HEIGHT: usize = 17;
@@ -12,32 +14,9 @@ const BASE: usize = 13;
 /// Free space around the screen.
 const MARGIN: usize = 8;
 
-/// Colours that a terminal has by itself.
-#[derive(Clone, Copy)]
-struct Paper {
-    ink: &'static str,
-    back: &'static str,
-}
-
-/// On dark ground, and on light.
-const DARK: Paper = Paper {
-    ink: "#d4d8de",
-    back: "#15181d",
-};
-const LIGHT: Paper = Paper {
-    ink: "#24292f",
-    back: "#ffffff",
-};
-
-/// The sixteen colours of ANSI, as xterm draws them.
-const ANSI: [&str; 16] = [
-    "#000000", "#cd3131", "#0dbc79", "#e5e510", "#2472c8", "#bc3fbc", "#11a8cd", "#e5e5e5",
-    "#666666", "#f14c4c", "#23d18b", "#f5f543", "#3b8eea", "#d670d6", "#29b8db", "#ffffff",
-];
-
 /// The screen as SVG. `light`: on light ground.
 pub fn svg(buf: &Buffer, light: bool) -> String {
-    let paper = if light { LIGHT } else { DARK };
+    let paper = Paper::of(light);
     let area = buf.area;
     let (columns, rows) = (usize::from(area.width), usize::from(area.height));
     let (width, height) = (columns * WIDTH + 2 * MARGIN, rows * HEIGHT + 2 * MARGIN);
@@ -49,7 +28,7 @@ pub fn svg(buf: &Buffer, light: bool) -> String {
          viewBox=\"0 0 {width} {height}\" font-family=\"ui-monospace, 'DejaVu Sans Mono', Menlo, \
          Consolas, monospace\" font-size=\"13\">\n<rect width=\"{width}\" height=\"{height}\" \
          fill=\"{}\"/>",
-        paper.back
+        hex(paper.back)
     );
     for y in 0..area.height {
         let cells = (0..area.width).filter_map(|x| buf.cell((area.x + x, area.y + y)));
@@ -96,14 +75,14 @@ fn runs<'a>(cells: impl Iterator<Item = &'a Cell>) -> Vec<(usize, Run)> {
 }
 
 fn draw(out: &mut String, paper: Paper, at: usize, top: usize, run: &Run) {
-    let mut ink = colour(run.ink).unwrap_or_else(|| paper.ink.to_owned());
-    let mut back = colour(run.back);
+    let mut ink = rgb(run.ink).unwrap_or(paper.ink);
+    let mut back = rgb(run.back);
     if run.modifier.contains(Modifier::REVERSED) {
-        let ground = back.unwrap_or_else(|| paper.back.to_owned());
+        let ground = back.unwrap_or(paper.back);
         back = Some(std::mem::replace(&mut ink, ground));
     }
     let (x, width) = (MARGIN + at * WIDTH, run.cells * WIDTH);
-    if let Some(back) = back {
+    if let Some(back) = back.map(hex) {
         let _ = writeln!(
             out,
             "<rect x=\"{x}\" y=\"{top}\" width=\"{width}\" height=\"{HEIGHT}\" fill=\"{back}\"/>"
@@ -125,6 +104,7 @@ fn draw(out: &mut String, paper: Paper, at: usize, top: usize, run: &Run) {
     if run.modifier.contains(Modifier::DIM) {
         style.push_str(" opacity=\"0.6\"");
     }
+    let ink = hex(ink);
     let _ = writeln!(
         out,
         "<text x=\"{x}\" y=\"{}\" fill=\"{ink}\" textLength=\"{width}\" \
@@ -140,40 +120,9 @@ fn escaped(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
-/// A colour as SVG writes it; `None`: the terminal's own.
-fn colour(colour: Color) -> Option<String> {
-    let ansi = |n: usize| ANSI.get(n).map(|c| (*c).to_owned());
-    match colour {
-        Color::Reset => None,
-        Color::Rgb(r, g, b) => Some(format!("#{r:02x}{g:02x}{b:02x}")),
-        Color::Indexed(n @ 0..=15) => ansi(n.into()),
-        Color::Indexed(n @ 16..=231) => {
-            let step = |n: u8| if n == 0 { 0 } else { 55 + 40 * n };
-            let n = n - 16;
-            let (r, g, b) = (step(n / 36), step(n / 6 % 6), step(n % 6));
-            Some(format!("#{r:02x}{g:02x}{b:02x}"))
-        }
-        Color::Indexed(n) => {
-            let grey = 8 + 10 * (n - 232);
-            Some(format!("#{grey:02x}{grey:02x}{grey:02x}"))
-        }
-        Color::Black => ansi(0),
-        Color::Red => ansi(1),
-        Color::Green => ansi(2),
-        Color::Yellow => ansi(3),
-        Color::Blue => ansi(4),
-        Color::Magenta => ansi(5),
-        Color::Cyan => ansi(6),
-        Color::Gray => ansi(7),
-        Color::DarkGray => ansi(8),
-        Color::LightRed => ansi(9),
-        Color::LightGreen => ansi(10),
-        Color::LightYellow => ansi(11),
-        Color::LightBlue => ansi(12),
-        Color::LightMagenta => ansi(13),
-        Color::LightCyan => ansi(14),
-        Color::White => ansi(15),
-    }
+/// A colour as SVG writes it.
+fn hex([r, g, b]: Rgb) -> String {
+    format!("#{r:02x}{g:02x}{b:02x}")
 }
 
 #[cfg(test)]
