@@ -8,6 +8,7 @@ use etcetera::BaseStrategy;
 use serde::Deserialize;
 
 use crate::model::{FabricRules, LabelLevels, NamedPlace, Pricing, Quantity, Str, Tier};
+use crate::sandbox::scenario::plain_words;
 use crate::sched::{SchedConfig, TypeProfile};
 use crate::telemetry::{self, Auth, PrometheusSettings};
 
@@ -369,7 +370,7 @@ fn parse(file: &Path, text: &str) -> Result<Config, ConfigError> {
         ConfigError::Parse {
             file: file.to_path_buf(),
             line,
-            message: e.message().trim().replace('\n', " "),
+            message: plain_words(e.message()),
         }
     })?;
     match config.pricing().fault() {
@@ -398,8 +399,63 @@ mod tests {
         let e = parse(Path::new("c.toml"), "ascii = \"yes\"\n")
             .unwrap_err()
             .to_string();
-        assert!(e.starts_with("c.toml: line 1: invalid type"), "{e}");
+        let told = "c.toml: line 1: found the text \"yes\", expected true or false";
+        assert_eq!(e, told);
         assert_eq!(parse(Path::new("c.toml"), "").unwrap(), Config::default());
+    }
+
+    /// Whatever stands in the place of a setting, no word of the code is in what is told.
+    #[test]
+    fn wrong_values_are_told_in_plain_words() {
+        let wrong = [
+            "\"x\"",
+            "7",
+            "-7",
+            "1.5",
+            "true",
+            "[]",
+            "[1]",
+            "{}",
+            "{ a = 1 }",
+            "1979-05-27",
+        ];
+        let code = [
+            "f64",
+            "f32",
+            "u8",
+            "u16",
+            "u32",
+            "u64",
+            "i64",
+            "usize",
+            "bool",
+            "map",
+            "sequence",
+            "struct",
+            "enum",
+            "variant",
+            "tuple",
+            "string",
+            "integer",
+            "floating",
+            "invalid type",
+        ];
+        for setting in super::super::config_docs::SETTINGS {
+            for value in wrong {
+                let line = format!("{} = {value}\n", setting.key);
+                let text = match setting.table {
+                    "" => line,
+                    table => format!("[{table}]\n{line}"),
+                };
+                let Err(e) = parse(Path::new("c.toml"), &text) else {
+                    continue;
+                };
+                let e = e.to_string();
+                let words = e.split(|c: char| !c.is_ascii_alphanumeric());
+                let named: Vec<&str> = words.filter(|w| code.contains(w)).collect();
+                assert!(named.is_empty() && !e.contains("invalid type"), "{text}{e}");
+            }
+        }
     }
 
     #[test]

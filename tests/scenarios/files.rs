@@ -21,7 +21,7 @@ fn an_unknown_key() {
 fn an_unknown_model() {
     refused(
         "about = \"x\"\n[[pool]]\nmodel = \"h100\"\nnodes = 1\n[[pool]]\nmodel = \"b300\"\nnodes = 1\n",
-        "s.toml: line 6: pool[2].model: unknown variant `b300`, expected one of `h100`, `h200`, \
+        "s.toml: line 6: pool[2].model: unknown word `b300`, expected one of `h100`, `h200`, \
          `a100-80`, `a100-40`, `l40s`, `cpu`",
     );
 }
@@ -30,11 +30,11 @@ fn an_unknown_model() {
 fn a_number_out_of_bounds_or_none_at_all() {
     refused(
         "about = \"x\"\n[[pool]]\nmodel = \"h100\"\nnodes = 0\n",
-        "s.toml: line 4: pool[1].nodes: invalid value: integer `0`, expected a whole number from 1 to 20000",
+        "s.toml: line 4: pool[1].nodes: found the number 0, expected a whole number from 1 to 20000",
     );
     refused(
         "about = \"x\"\nspeed = \"fast\"\n",
-        "s.toml: line 2: speed: invalid type: string \"fast\", expected a number from 0.1 to 1000",
+        "s.toml: line 2: speed: found the text \"fast\", expected a number from 0.1 to 1000",
     );
 }
 
@@ -85,7 +85,7 @@ fn a_fault_that_makes_no_sense() {
     );
     refused(
         "about = \"x\"\n[[fault]]\nat = \"1m\"\ninject = { kind = \"lag\" }\n",
-        "s.toml: line 4: fault[1].inject.kind: unknown variant `lag`, expected one of `latency`, \
+        "s.toml: line 4: fault[1].inject.kind: unknown word `lag`, expected one of `latency`, \
          `drop-watches`, `silent-watches`, `gone`, `too-many-requests`, `conflict`, \
          `internal-error`, `restart`, `clock-skew`",
     );

@@ -9,6 +9,7 @@ mod locate;
 mod numbers;
 mod play;
 mod schema;
+mod words;
 
 use std::path::Path;
 
@@ -20,6 +21,7 @@ pub use self::schema::{
     Event, Fill, GangShape, Load, MigLayout, ModelName, Nodes, Pool, Scenario, TeamSpec, TierName,
     TimedFault,
 };
+pub use self::words::plain_words;
 
 /// The built-in scenarios: name and text.
 const BUILT_IN: [(&str, &str); 9] = [
@@ -142,7 +144,7 @@ impl Scenario {
         };
         let scenario: Scenario = toml::from_str(text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
-            mistake(at, error.message().trim().replace('\n', " "))
+            mistake(at, plain_words(error.message()))
         })?;
         scenario
             .check()
