@@ -47,6 +47,8 @@ pub struct KeptView {
     pub sort: Option<String>,
     /// Largest first.
     pub falling: bool,
+    /// The lens that it is looked at through, unless it is the first one.
+    pub lens: Option<String>,
 }
 
 impl Kept {
@@ -148,6 +150,7 @@ impl App {
                 filter: v.filter().to_owned(),
                 sort: sort.map(|s| s.column.to_owned()),
                 falling: sort.is_some_and(|s| s.falling),
+                lens: v.lens().filter(|l| !is_first(v, l)).map(str::to_owned),
             }
         };
         // Filters inside a thing that was entered are that thing's.
@@ -177,6 +180,9 @@ impl App {
             };
             // A filter of an older version may name a column that is gone.
             let _ = view.set_filter(&was.filter);
+            if let Some(lens) = &was.lens {
+                view.set_lens(lens);
+            }
             let columns = view.sort_columns().iter();
             let column = columns.copied().find(|c| was.sort.as_deref() == Some(*c));
             if let Some(column) = column {
@@ -194,6 +200,13 @@ impl App {
             self.open_view(id);
         }
     }
+}
+
+/// Whether a view looks through this lens before anybody chose one.
+fn is_first(view: &dyn View, lens: &str) -> bool {
+    view.lenses()
+        .first()
+        .is_some_and(|(first, _)| *first == lens)
 }
 
 #[cfg(test)]

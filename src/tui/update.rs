@@ -92,6 +92,9 @@ impl App {
             view.clear_marks();
             while view.leave() {}
             let _ = view.set_filter("");
+            if let Some((first, _)) = view.lenses().first() {
+                view.set_lens(first);
+            }
         }
         self.restore_here();
         keep.into_iter().collect()

@@ -136,6 +136,35 @@ fn view_and_filter_of_a_context_come_back_and_no_other_has_them() {
 }
 
 #[test]
+fn the_lens_of_a_context_comes_back_and_no_other_has_it() {
+    let kept_before = Kept {
+        toured: true,
+        ..Kept::default()
+    };
+    let mut desk = desk();
+    desk.app.remember(kept_before, true);
+    let lens = |desk: &Desk| desk.app.view().and_then(View::lens);
+    assert_eq!(lens(&desk), Some("allocation"));
+    desk.press("i i i i i");
+    assert_eq!(lens(&desk), Some("power"));
+    let at = |generation, context: &str| {
+        Msg::Session(Session {
+            generation,
+            context: context.into(),
+            ..Session::default()
+        })
+    };
+    let cmds = desk.tell(at(1, "lab"));
+    let file = kept(&cmds);
+    assert_eq!(lens(&desk), Some("allocation"), "lab was never looked at");
+    desk.tell(at(2, "prod-eu1"));
+    assert_eq!(lens(&desk), Some("power"));
+    let mut again = self::desk();
+    again.app.remember(file, true);
+    assert_eq!(lens(&again), Some("power"));
+}
+
+#[test]
 fn the_tour_is_shown_once_and_leads_to_the_views() {
     let mut desk = desk();
     desk.app.remember(Kept::default(), false);
