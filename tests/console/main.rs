@@ -14,6 +14,7 @@ mod foreign;
 mod lenses;
 mod objects;
 mod screen;
+mod series;
 mod snapshots;
 mod themes;
 mod topology;

@@ -299,6 +299,7 @@ fn tier(row: &TierRow) -> Value {
 fn happening(h: &Happening) -> Value {
     let pods = match h {
         Happening::Event(_) | Happening::Fault(_) => None,
+        Happening::Series(series) => Some(series.count()),
         Happening::Decision(_, more) => Some(more + 1),
     };
     json!({

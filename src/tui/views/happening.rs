@@ -204,6 +204,7 @@ fn about(h: &Happening, cluster: &Cluster) -> Option<WorkloadKey> {
             known.or_else(|| workload_named(cluster, &d.namespace, &d.name).cloned())
         }
         Happening::Fault(_) => None,
+        Happening::Series(series) => series.first().and_then(|h| about(h, cluster)),
         Happening::Event(_) if h.kind() == "Pod" => {
             workload_named(cluster, h.namespace(), h.name()).cloned()
         }

@@ -16,6 +16,7 @@ pub mod pods;
 pub mod queue_line;
 pub mod queue_rows;
 pub mod queues;
+pub mod series;
 pub mod tiers;
 pub mod timeline;
 pub mod topology;
@@ -30,7 +31,9 @@ pub fn all() -> Vec<Box<dyn View>> {
         Box::new(topology::TopologyView::default()),
         Box::new(drill::Drill::new(Box::new(queues::QueuesView::default()))),
         Box::new(drill::Drill::new(Box::new(jobs::JobsView::default()))),
-        Box::new(timeline::TimelineView::default()),
+        Box::new(drill::Drill::new(Box::new(
+            timeline::TimelineView::default(),
+        ))),
         Box::new(tiers::TiersView::default()),
         Box::new(browse::BrowseView::default()),
     ]

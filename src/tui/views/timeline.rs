@@ -1,5 +1,6 @@
 //! Timeline: Kubernetes Events and our scheduler's decisions, newest last.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -11,7 +12,8 @@ use super::describe;
 use super::happening::{self, What};
 use super::jobs::since;
 use super::list::{List, News, Spec, list_view};
-use crate::model::{Cluster, Decision, DecisionKind, Event, Kind, NodeFault, Severity, Xid};
+use super::series::{self, Series, SeriesView};
+use crate::model::{Cluster, Decision, DecisionKind, Event, Kind, NodeFault, Severity, Str, Xid};
 use crate::tui::filter::{FilterColumn, Unit, Value, contains};
 use crate::tui::format;
 use crate::tui::glyphs::Glyph;
@@ -32,6 +34,8 @@ pub enum Happening {
     Decision(Arc<Decision>, usize),
     /// A condition of a node that tells of a fault or of something planned, as it is now.
     Fault(Arc<NodeFault>),
+    /// Several of one kind about the pods of a workload; only the view makes them.
+    Series(Arc<Series>),
 }
 
 impl Row for Happening {
@@ -42,6 +46,10 @@ impl Row for Happening {
             Happening::Event(event) => Target::Event(event.meta.uid.clone()),
             Happening::Decision(decision, _) => Target::Decision(decision.at, decision.pod.clone()),
             Happening::Fault(fault) => Target::Fault(fault.node.clone(), fault.kind.clone()),
+            // A series is never empty; as it grows it keeps its name.
+            Happening::Series(series) => series
+                .first()
+                .map_or_else(|| Target::Namespace(Str::default()), Row::key),
         }
     }
 
@@ -58,6 +66,7 @@ impl Happening {
             Happening::Event(event) => event.last_seen.or(event.meta.created),
             Happening::Decision(decision, _) => Some(decision.at),
             Happening::Fault(fault) => fault.since,
+            Happening::Series(series) => series.last().and_then(Happening::at),
         }
     }
 
@@ -67,6 +76,7 @@ impl Happening {
             Happening::Event(event) => &event.subject_namespace,
             Happening::Decision(decision, _) => &decision.namespace,
             Happening::Fault(_) => "",
+            Happening::Series(series) => series.first().map_or("", Happening::namespace),
         }
     }
 
@@ -74,7 +84,7 @@ impl Happening {
     pub fn kind(&self) -> &str {
         match self {
             Happening::Event(event) => &event.subject_kind,
-            Happening::Decision(..) => "Pod",
+            Happening::Decision(..) | Happening::Series(_) => "Pod",
             Happening::Fault(_) => "Node",
         }
     }
@@ -85,11 +95,15 @@ impl Happening {
             Happening::Event(event) => &event.subject_name,
             Happening::Decision(decision, _) => &decision.name,
             Happening::Fault(fault) => &fault.node,
+            Happening::Series(series) => &series.stem,
         }
     }
 
     /// What it is about, as one text.
     pub fn subject(&self) -> String {
+        if let Happening::Series(series) = self {
+            return series.subject();
+        }
         let kind = self.kind().to_ascii_lowercase();
         let more = match self {
             Happening::Decision(_, more) if *more > 0 => format!(" +{}", format::count_of(*more)),
@@ -107,6 +121,7 @@ impl Happening {
             Happening::Event(event) => &event.reporter,
             Happening::Decision(..) => "gpudeck",
             Happening::Fault(_) => "condition",
+            Happening::Series(series) => series.first().map_or("", Happening::reporter),
         }
     }
 
@@ -120,6 +135,7 @@ impl Happening {
                 DecisionKind::Leaves { .. } => "leaves",
             },
             Happening::Fault(fault) => &fault.kind,
+            Happening::Series(series) => series.first().map_or("", Happening::reason),
         }
     }
 
@@ -129,6 +145,7 @@ impl Happening {
             Happening::Event(event) => What::of_event(event),
             Happening::Fault(fault) if fault.planned => What::Fleet,
             Happening::Fault(_) => What::Fault,
+            Happening::Series(series) => series.first().map_or(What::Other, Happening::what),
             Happening::Decision(decision, _) => match decision.kind {
                 DecisionKind::Placed { .. } => What::Placed,
                 DecisionKind::Waiting(_) => What::Waits,
@@ -178,6 +195,7 @@ impl Happening {
                     None => format!("{}: {}", fault.kind, fault.message),
                 }
             }
+            Happening::Series(series) => series.sentence(),
         }
     }
 
@@ -193,6 +211,7 @@ impl Happening {
             Happening::Event(_) => "normal",
             Happening::Fault(fault) if fault.planned => "normal",
             Happening::Fault(_) => "warning",
+            Happening::Series(series) => series.first().map_or("normal", Happening::class),
             Happening::Decision(decision, _) => match decision.kind {
                 DecisionKind::Placed { .. } => "placed",
                 DecisionKind::Waiting(_) => "waits",
@@ -207,10 +226,14 @@ impl Happening {
             Happening::Event(event) => happening::xid(event),
             Happening::Fault(f) => Xid::in_condition(&f.kind, &f.reason, &f.message),
             Happening::Decision(..) => None,
+            Happening::Series(series) => series.last().and_then(Happening::xid),
         }
     }
 
     fn search(&self, word: &str) -> bool {
+        if let Happening::Series(series) = self {
+            return contains(&self.sentence(), word) || series.all().iter().any(|h| h.search(word));
+        }
         [
             self.name(),
             self.namespace(),
@@ -403,7 +426,13 @@ static FILTER: &[FilterColumn<Happening>] = &[
         aliases: &["subject"],
         unit: Unit::Text,
         about: "name of the subject",
-        value: |r, _| Value::text(r.name()),
+        value: |r, _| match r {
+            Happening::Series(series) => {
+                let names = series.all().iter().map(|h| Cow::Borrowed(h.name()));
+                Value::List(names.collect())
+            }
+            _ => Value::text(r.name()),
+        },
     },
     FilterColumn {
         name: "reason",
@@ -465,7 +494,9 @@ impl View for TimelineView {
         let cluster = ctx.cluster;
         self.list.refresh(area, ctx, |since| {
             let changed = since.is_none_or(|version| cluster.happened() > version);
-            News::all_if(changed, || all(cluster, |ns| ctx.in_scope(ns)))
+            News::all_if(changed, || {
+                series::fold(all(cluster, |ns| ctx.in_scope(ns)))
+            })
         });
     }
 
@@ -478,11 +509,29 @@ impl View for TimelineView {
     }
 
     fn select(&mut self, target: &Target) -> bool {
-        self.list.select(target)
+        if self.list.select(target) {
+            return true;
+        }
+        let holds = |h: &&Happening| match h {
+            Happening::Series(series) => series.all().iter().any(|h| h.key() == *target),
+            _ => false,
+        };
+        let series = self.list.rows().find(holds).map(Row::key);
+        series.is_some_and(|key| self.list.select(&key))
+    }
+
+    fn open(&self, target: &Target) -> Option<Box<dyn View>> {
+        match self.list.get(target)? {
+            Happening::Series(_) => Some(Box::new(SeriesView::new(target.clone()))),
+            _ => None,
+        }
     }
 
     fn describe(&self, target: &Target, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
-        describe::target(target, ctx)
+        match self.list.get(target) {
+            Some(Happening::Series(series)) => Some(describe::series(series, ctx)),
+            _ => describe::target(target, ctx),
+        }
     }
 
     fn mode(&self) -> Option<String> {

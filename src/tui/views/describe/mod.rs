@@ -10,7 +10,7 @@ mod workload;
 
 pub(crate) use node::{gpu_in_words, holders_of};
 pub(super) use queue::work;
-pub(super) use small::listed;
+pub(super) use small::{listed, series};
 
 use ratatui::text::Line;
 

@@ -16,6 +16,7 @@ use crate::tui::table::Row;
 use crate::tui::theme::Meaning;
 use crate::tui::view::Ctx;
 use crate::tui::views::happening;
+use crate::tui::views::series::Series;
 use crate::tui::views::timeline::{self, Happening};
 
 pub(super) fn event(uid: &Uid, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
@@ -49,6 +50,20 @@ pub(super) fn event(uid: &Uid, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
     sheet.meta(&event.meta);
     chain(&mut sheet, &Happening::Event(event.clone()), ctx);
     Some(sheet.finish())
+}
+
+/// A series of happenings: each of them, then what the first belongs together with.
+pub(in crate::tui::views) fn series(series: &Series, ctx: &Ctx<'_>) -> Vec<Line<'static>> {
+    let mut sheet = Sheet::new("Series", &series.subject(), ctx);
+    sheet.field("told", series.sentence());
+    sheet.section("One by one");
+    for happening in series.all() {
+        sheet.happening(happening, false);
+    }
+    if let Some(first) = series.first() {
+        chain(&mut sheet, first, ctx);
+    }
+    sheet.finish()
 }
 
 /// A condition of a node.
