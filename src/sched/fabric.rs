@@ -27,7 +27,7 @@ impl Level {
     pub(super) const CLUSTER: Level = Level(u16::MAX);
 
     /// Switches so many steps above the closest.
-    fn tier(steps: usize) -> Level {
+    pub(super) fn tier(steps: usize) -> Level {
         Level(u16::try_from(steps).unwrap_or(900).min(900) + Level::LEAF.0)
     }
 

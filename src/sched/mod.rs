@@ -63,3 +63,4 @@ pub use moves::{
 };
 pub use queue::Ageing;
 pub use state::State;
+pub use traffic::{Reach, all_reduce_of};

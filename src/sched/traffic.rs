@@ -42,6 +42,31 @@ pub(super) fn all_reduce_ms(model: &str, level: Level, nodes: usize, gpus: usize
     seconds * 1000.0
 }
 
+/// How far the pods of a gang are from each other: what they share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// One node.
+    Node,
+    /// An NVLink domain across nodes.
+    NvlinkDomain,
+    /// A switch, so many levels above the closest one.
+    Switch(u16),
+    /// Nothing but the cluster.
+    Cluster,
+}
+
+/// The model of placements for those who compare them outside of the scheduler: milliseconds of an
+/// all-reduce of 1 GiB over `gpus` GPUs of a model, by its short name, on `nodes` nodes.
+pub fn all_reduce_of(model: &str, reach: Reach, nodes: usize, gpus: usize) -> f64 {
+    let level = match reach {
+        Reach::Node => Level::NODE,
+        Reach::NvlinkDomain => Level::CLIQUE,
+        Reach::Switch(steps) => Level::tier(steps.into()),
+        Reach::Cluster => Level::CLUSTER,
+    };
+    all_reduce_ms(model, level, nodes, gpus)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,5 +80,7 @@ mod tests {
         let clique = all_reduce_ms("GB200", Level::CLIQUE, 18, 72);
         assert!(node < leaf && leaf < spread && leaf < wide && clique < leaf);
         assert_eq!(all_reduce_ms("H100-80", Level::NODE, 1, 1), 0.0);
+        let spine = all_reduce_of("H100-80", Reach::Switch(1), 4, 32);
+        assert!(leaf < spine && spine < all_reduce_of("H100-80", Reach::Cluster, 4, 32));
     }
 }

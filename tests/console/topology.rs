@@ -123,6 +123,87 @@ fn a_job_that_was_looked_at_is_lit_with_what_it_crosses() {
     assert!(!tree(&stage, 120, 30).1.contains(" pods on "));
 }
 
+/// What a job would gain elsewhere: told where a closer place is free, and only then.
+#[test]
+fn a_closer_place_is_told_with_what_it_gains() {
+    let mut cluster = fabric();
+    for (rank, node) in [(0, "n3"), (1, "n4")] {
+        cluster.apply(&fixture::pod(&PodSpec {
+            ns: "train",
+            name: &format!("wide-{rank}"),
+            node: Some(node),
+            devices: &[("gpu", 4)],
+            owner: Some(("PyTorchJob", "wide")),
+            ..PodSpec::default()
+        }));
+    }
+    let mut stage = Stage::new(cluster, TRUE);
+    stage.job = Some(job("wide", "PyTorchJob"));
+    let (_, picture) = tree(&stage, 160, 30);
+    let words = "would fit closer in node n4: 1 GiB all-reduced in about 5.1 ms there, ";
+    assert!(picture.contains(words), "{picture}");
+    // Three nodes of two leaves: no leaf has three. On one node: it cannot be closer.
+    for (name, kind, told) in [("llm", "PyTorchJob", true), ("small", "Job", false)] {
+        let mut stage = Stage::new(fabric(), TRUE);
+        stage.job = Some(job(name, kind));
+        let (_, picture) = tree(&stage, 160, 30);
+        let words = picture.contains("no closer place is free for it");
+        assert_eq!(words, told, "{picture}");
+        assert!(!picture.contains("would fit closer"), "{picture}");
+    }
+}
+
+/// A level with one part shares its row, and what all zones hang below is told once.
+#[test]
+fn a_level_of_one_part_is_one_row() {
+    let mut cluster = gpudeck::model::Cluster::new();
+    for n in 0..6 {
+        // Zone b has one spine only, zone a has two.
+        let (zone, spine) = [("a", "s0"), ("a", "s1"), ("b", "s2")][n / 2];
+        let leaf = format!("l{n}");
+        cluster.apply(&fixture::node(&NodeSpec {
+            name: &format!("n{n}"),
+            labels: &[
+                ("nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3"),
+                ("nvidia.com/gpu.count", "8"),
+                ("topology.kubernetes.io/zone", zone),
+                ("fabric.topograph.run/tier-2", "core-1"),
+                ("fabric.topograph.run/tier-1", spine),
+                ("fabric.topograph.run/tier-0", &leaf),
+            ],
+            devices: &[("gpu", 8)],
+            ..NodeSpec::default()
+        }));
+    }
+    for kind in gpudeck::model::Kind::ALL {
+        cluster.apply(&fixture::source(kind, gpudeck::model::SourceState::Live));
+    }
+    let stage = Stage::new(cluster, TRUE);
+    let (mut tree, picture) = tree(&stage, 120, 30);
+    assert_eq!(picture.matches("core-1").count(), 1, "{picture}");
+    assert!(picture.contains("all zones below core core-1"), "{picture}");
+    assert!(
+        line(&picture, "zone b").contains("zone b / spine s2"),
+        "{picture}"
+    );
+    assert!(!line(&picture, "zone a").contains("spine"), "{picture}");
+    line(&picture, "spine s0");
+    // What shares a row is found at it.
+    for way in [
+        "zone b",
+        "zone b/core core-1",
+        "zone b/core core-1/spine s2",
+    ] {
+        assert!(tree.select(&Target::Domain(way.into())), "{way}");
+        stage.draw(&mut *tree, 120, 30);
+        let at = Some(Target::Domain("zone b/core core-1/spine s2".into()));
+        assert_eq!(tree.selected(), at, "{way}");
+    }
+    assert!(tree.select(&Target::Node("n5".into())));
+    stage.draw(&mut *tree, 120, 30);
+    assert_eq!(tree.selected(), Some(Target::Node("n5".into())));
+}
+
 #[test]
 fn keys_open_and_close_and_find_nodes_again() {
     let stage = Stage::new(fabric(), TRUE);

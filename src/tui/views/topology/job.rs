@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::better;
 use super::tree::{Branch, Level, Step, Tree};
-use crate::model::{Str, WorkloadKey};
+use crate::model::{Cluster, Str, WorkloadKey};
 use crate::tui::format;
 
 /// A job that was looked at elsewhere and has pods with GPUs.
@@ -11,8 +12,8 @@ use crate::tui::format;
 pub(super) struct Lit {
     /// Its number in the tree.
     pub(super) gang: u32,
-    /// Where it is, in one sentence.
-    pub(super) sentence: String,
+    /// Where it is, and where it would be better off.
+    pub(super) sentences: Vec<String>,
 }
 
 /// `leaf`, `leaves`; `block`, `blocks`.
@@ -33,7 +34,7 @@ fn counted(n: usize, level: &str) -> String {
 
 impl Lit {
     /// The job, if it has pods on the nodes of the tree.
-    pub(super) fn of(job: &WorkloadKey, tree: &Tree) -> Option<Self> {
+    pub(super) fn of(job: &WorkloadKey, tree: &Tree, cluster: &Cluster) -> Option<Self> {
         let gang = tree.gangs.find(job)?;
         let pods = tree.gangs.total_of(gang);
         if pods == 0 {
@@ -63,10 +64,14 @@ impl Lit {
             some => format!("crosses {}", some.join(" and ")),
         };
         let (pods, nodes) = (counted(pods as usize, "pod"), counted(places.nodes, "node"));
-        Some(Lit {
-            gang,
-            sentence: format!("{job}: {pods} on {nodes}{within}; {verdict}"),
-        })
+        let mut sentences = vec![format!("{job}: {pods} on {nodes}{within}; {verdict}")];
+        let known = !places.unknown;
+        sentences.extend(
+            known
+                .then(|| better::sentence(job, gang, tree, cluster))
+                .flatten(),
+        );
+        Some(Lit { gang, sentences })
     }
 }
 

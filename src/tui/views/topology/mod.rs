@@ -3,6 +3,7 @@
 //! Each line tells what is free below it, the largest hole, and which gangs have pods there and
 //! elsewhere. Only the rows on the screen are made into items of the widget.
 
+mod better;
 mod domain;
 mod gangs;
 mod job;
@@ -19,7 +20,7 @@ use ratatui::text::Line;
 
 use self::job::Lit;
 use self::rows::{Flatten, Id, Shown, What};
-use self::tree::Tree;
+use self::tree::{Step, Tree};
 use super::arrears::{Arrears, PART};
 use super::describe;
 use super::node_row::{self, NodeRow};
@@ -67,6 +68,10 @@ pub struct TopologyView {
     marks: HashSet<Str>,
     last_mark: Option<Str>,
     lit: Option<Lit>,
+    /// The job that was asked for, lit or not.
+    lit_job: Option<WorkloadKey>,
+    /// The switch that all zones hang below: it is told once.
+    common: Option<Step>,
 }
 
 impl TopologyView {
@@ -127,13 +132,16 @@ impl TopologyView {
             // What a filter leaves is to be seen, if it is not too much.
             all_branches: !self.filter.is_empty()
                 && self.tree.top.sum.nodes as usize <= self.opened_for.saturating_mul(4),
+            folds: true,
             gangs: &self.tree.gangs,
             rows: Vec::with_capacity(self.rows.len()),
         };
         flatten.tree(&self.tree.top);
         self.rows = flatten.rows;
+        self.common = rows::common(&self.tree.top);
         let key = self.wanted.take().or(self.key);
-        if let Some(at) = key.and_then(|key| self.rows.iter().position(|r| r.id == key)) {
+        let is = |row: &Shown, key: Id| row.id == key || row.shares.contains(&key);
+        if let Some(at) = key.and_then(|key| self.rows.iter().position(|r| is(r, key))) {
             self.at = at;
         }
         self.go_to(self.at);
@@ -250,8 +258,10 @@ impl View for TopologyView {
         let at_most = if self.complete { PART } else { usize::MAX };
         self.take(ctx, at_most);
         let job: Option<&WorkloadKey> = ctx.job;
-        let lit = job.and_then(|job| Lit::of(job, &self.tree));
-        self.lit = lit;
+        if self.dirty || self.lit_job.as_ref() != job {
+            self.lit = job.and_then(|job| Lit::of(job, &self.tree, ctx.cluster));
+            self.lit_job = job.cloned();
+        }
         let body = paint::body(self, area);
         let height = usize::from(body.height);
         if !self.chosen && self.opened_for != height {
@@ -475,6 +485,7 @@ pub(crate) fn branches(rows: Vec<NodeRow>, cluster: &Cluster) -> Vec<BranchRow> 
     let mut flatten = Flatten {
         open: &HashSet::new(),
         all_branches: true,
+        folds: false,
         gangs: &tree.gangs,
         rows: Vec::new(),
     };
@@ -485,6 +496,7 @@ pub(crate) fn branches(rows: Vec<NodeRow>, cluster: &Cluster) -> Vec<BranchRow> 
             way,
             sum,
             gangs: (gangs, crossing),
+            ..
         } => {
             let known = sum.unknown < sum.nodes;
             Some(BranchRow {

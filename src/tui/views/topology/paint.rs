@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::TopologyView;
 use super::rows::{Id, Shown, What};
-use super::tree::{Gaps, Leaf, Sum};
+use super::tree::{Gaps, Leaf, Step, Sum};
 use crate::model::{GpuCell, MigInstance, NodeLinks, truncate_middle};
 use crate::tui::format;
 use crate::tui::glyphs::Glyph;
@@ -83,11 +83,10 @@ fn plan(width: u16) -> Plan {
 
 /// Lines above the tree: what labels leave open, the job that is lit, the header.
 fn lines_above(view: &TopologyView, height: u16) -> u16 {
-    let notes = u16::from(gap_words(&view.tree.gaps).is_some()) + u16::from(view.lit.is_some());
     match height {
         0..=3 => 0,
         4..=6 => 1,
-        _ => 1 + notes,
+        _ => 1 + u16::try_from(notes(view).len()).unwrap_or(0),
     }
 }
 
@@ -134,6 +133,22 @@ fn gap_words(gaps: &Gaps) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
+/// What stands above the tree: what all zones have in common, what labels leave open, where the job
+/// is that is lit.
+fn notes(view: &TopologyView) -> Vec<(String, Meaning)> {
+    let mut lines = Vec::new();
+    if let Some(step) = &view.common {
+        lines.push((
+            format!("all zones below {}", step.in_words()),
+            Meaning::Muted,
+        ));
+    }
+    lines.extend(gap_words(&view.tree.gaps).map(|words| (words, Meaning::Warn)));
+    let lit = view.lit.iter();
+    lines.extend(lit.flat_map(|lit| lit.sentences.iter().map(|s| (s.clone(), Meaning::Accent))));
+    lines
+}
+
 pub(super) fn draw(view: &TopologyView, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>, dim: bool) {
     if area.is_empty() {
         return;
@@ -170,13 +185,11 @@ fn draw_above(
 ) {
     let width = usize::from(area.width.saturating_sub(2));
     let mut y = area.y;
-    let mut lines = Vec::new();
-    lines.extend(gap_words(&view.tree.gaps).map(|words| (words, Meaning::Warn)));
-    lines.extend(view.lit.iter().map(|lit| {
-        let words = format!("{} {}", ctx.glyph(Glyph::Arrow), lit.sentence);
-        (words, Meaning::Accent)
-    }));
-    for (words, meaning) in lines {
+    for (words, meaning) in notes(view) {
+        let words = match meaning {
+            Meaning::Accent => format!("{} {words}", ctx.glyph(Glyph::Arrow)),
+            _ => words,
+        };
         if y + 1 < until {
             let words = format::sentence_within(&words, width);
             buf.set_stringn(area.x + 1, y, &words, width, ctx.style(meaning));
@@ -311,9 +324,14 @@ fn line(view: &TopologyView, row: &Shown, plan: &Plan, ctx: &Ctx<'_>) -> Line<'s
     };
     match &row.what {
         What::Branch {
-            step, sum, gangs, ..
+            step,
+            within,
+            sum,
+            gangs,
+            ..
         } => {
-            pen.name(&step.in_words(), room, lit_branch(view, sum), None);
+            let name = branch_name(view, within, step);
+            pen.name(&name, room, lit_branch(view, sum), None);
             pen.figures(plan, &branch_figures(sum, *gangs));
             pen.note(branch_note(sum), plan.notes);
         }
@@ -351,6 +369,15 @@ fn line(view: &TopologyView, row: &Shown, plan: &Plan, ctx: &Ctx<'_>) -> Line<'s
         }
     }
     Line::from(pen.spans)
+}
+
+/// A branch with those that share its row, but for the one that all zones hang below.
+fn branch_name(view: &TopologyView, within: &[Step], step: &Step) -> String {
+    let is_common = |step: &Step, depth: usize| depth == 1 && view.common.as_ref() == Some(step);
+    let all = within.iter().chain([step]).enumerate();
+    let told = all.filter(|(depth, step)| !is_common(step, *depth));
+    let words: Vec<String> = told.map(|(_, step)| step.in_words()).collect();
+    words.join(" / ")
 }
 
 /// Whose pods hold a GPU, or an instance of it, and that the device is not known where nobody tells.

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use super::gangs::Gangs;
-use super::tree::{Branch, Leaf, Step, Sum};
+use super::tree::{Branch, Leaf, Level, Step, Sum};
 use crate::model::{GpuCell, Str};
 
 /// Tells a row apart from all others, also from those of another frame.
@@ -44,6 +44,8 @@ pub(super) enum What {
     Branch {
         /// What it is.
         step: Step,
+        /// What it is the only part of, and what that is, from the outermost; they share its row.
+        within: Vec<Step>,
         /// The way to it from the top, in words.
         way: Str,
         /// Its nodes' sum.
@@ -69,6 +71,8 @@ pub(super) enum What {
 pub(super) struct Shown {
     /// Which one.
     pub(super) id: Id,
+    /// The branches that share its row.
+    pub(super) shares: Vec<Id>,
     /// How many things are above it in the tree.
     pub(super) depth: u16,
     /// Whether something is below it.
@@ -95,6 +99,8 @@ pub(super) struct Flatten<'a> {
     pub(super) open: &'a HashSet<Id>,
     /// Branches are open whatever `open` says.
     pub(super) all_branches: bool,
+    /// A branch that is the only part of another one shares its row.
+    pub(super) folds: bool,
     /// Who the pods belong to.
     pub(super) gangs: &'a Gangs,
     /// The rows so far.
@@ -123,19 +129,28 @@ impl Flatten<'_> {
 
     /// Adds a branch and all that is below it.
     fn part(&mut self, step: &Step, part: &Branch, above: Id, way: &str, depth: u16) {
-        let way: Str = match way {
-            "" => step.in_words().into(),
-            way => format!("{way}/{}", step.in_words()).into(),
-        };
-        let id = branch_id(above, step);
+        let mut way = joined(way, step);
+        let mut id = branch_id(above, step);
+        let (mut step, mut part) = (step, part);
+        let (mut within, mut shares) = (Vec::new(), Vec::new());
+        while let Some((only, inner)) = only_part(part).filter(|_| self.folds) {
+            within.push(step.clone());
+            shares.push(id);
+            way = joined(&way, only);
+            id = branch_id(id, only);
+            (step, part) = (only, inner);
+        }
+        let way: Str = way.into();
         let open = self.all_branches || self.open.contains(&id);
         self.rows.push(Shown {
             id,
+            shares,
             depth,
             parts: true,
             open,
             what: What::Branch {
                 step: step.clone(),
+                within,
                 way: way.clone(),
                 gangs: self.gangs.count(&part.sum.held),
                 sum: Box::new(part.sum.clone()),
@@ -152,6 +167,7 @@ impl Flatten<'_> {
         let open = parts && self.open.contains(&id);
         self.rows.push(Shown {
             id,
+            shares: Vec::new(),
             depth,
             parts,
             open,
@@ -172,6 +188,7 @@ impl Flatten<'_> {
             let open = count > 0 && self.open.contains(&id);
             self.rows.push(Shown {
                 id,
+                shares: Vec::new(),
                 depth: depth + 1,
                 parts: count > 0,
                 open,
@@ -180,6 +197,7 @@ impl Flatten<'_> {
             let parts = if open { count } else { 0 };
             self.rows.extend((0..parts).map(|part| Shown {
                 id: below(id, part),
+                shares: Vec::new(),
                 depth: depth + 2,
                 parts: false,
                 open: false,
@@ -187,6 +205,38 @@ impl Flatten<'_> {
             }));
         }
     }
+}
+
+fn joined(way: &str, step: &Step) -> String {
+    match way {
+        "" => step.in_words(),
+        way => format!("{way}/{}", step.in_words()),
+    }
+}
+
+/// The one switch or NVLink domain that all of a branch hangs below.
+fn only_part(branch: &Branch) -> Option<(&Step, &Branch)> {
+    let mut parts = branch.branches.iter();
+    let (step, part) = parts.next()?;
+    let only = parts.next().is_none() && branch.nodes.is_empty();
+    let is_link = matches!(step.level, Level::Switch(_) | Level::Nvlink);
+    (only && is_link).then_some((step, part))
+}
+
+/// The switch that all of several zones hang below, as far as its name tells.
+pub(super) fn common(top: &Branch) -> Option<Step> {
+    let mut found: Option<&Step> = None;
+    let mut zones = 0;
+    let all = top.branches.iter().filter(|(s, _)| s.level == Level::Zone);
+    for (_, part) in all {
+        let (only, _) = only_part(part)?;
+        if found.is_some_and(|other| other != only) {
+            return None;
+        }
+        found = Some(only);
+        zones += 1;
+    }
+    found.filter(|_| zones > 1).cloned()
 }
 
 /// Ids of the branches on the way to a node.
@@ -209,7 +259,7 @@ pub(super) fn opening(top: &Branch, most: usize) -> HashSet<Id> {
         .into_iter()
         .map(|(zone, step, part)| {
             let above = zone.map_or(TOP, |zone| branch_id(TOP, zone));
-            (branch_id(above, step), part)
+            innermost(branch_id(above, step), part)
         })
         .collect();
     rows += level.len() + top.nodes.len();
@@ -224,9 +274,18 @@ pub(super) fn opening(top: &Branch, most: usize) -> HashSet<Id> {
             .into_iter()
             .flat_map(|(id, b)| {
                 let parts = b.branches.iter();
-                parts.map(move |(step, part)| (branch_id(id, step), part))
+                parts.map(move |(step, part)| innermost(branch_id(id, step), part))
             })
             .collect();
     }
     open
+}
+
+/// The branch that shares its row with those around it, by its id.
+fn innermost(mut id: Id, mut branch: &Branch) -> (Id, &Branch) {
+    while let Some((step, part)) = only_part(branch) {
+        id = branch_id(id, step);
+        branch = part;
+    }
+    (id, branch)
 }

@@ -425,7 +425,17 @@ impl Tree {
         self.by_name.get(name)
     }
 
-    /// All nodes, also those that the filter hides.
+    /// All nodes, also those that the filter hides, in no order.
+    pub(super) fn leaves(&self) -> impl Iterator<Item = &Leaf> {
+        self.by_name.values().map(|leaf| &**leaf)
+    }
+
+    /// The tree of all nodes, also those that the filter hides.
+    pub(super) fn whole(&self) -> &Branch {
+        self.whole.as_ref().unwrap_or(&self.top)
+    }
+
+    /// How many nodes there are, also those that the filter hides.
     pub(super) fn len(&self) -> usize {
         self.by_name.len()
     }
