@@ -129,6 +129,7 @@ impl Fabric {
                     keys: texts(keys),
                 }],
             },
+            ..FabricRules::default()
         }
     }
 }

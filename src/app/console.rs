@@ -264,6 +264,21 @@ impl Driver {
                 }
                 None
             }
+            Cmd::FetchLinks { generation, node } => {
+                if generation == self.generation {
+                    let (source, messages) = (self.source.clone(), self.messages.clone());
+                    tokio::spawn(async move {
+                        let ports = fetch::gpu_ports(&source, &node).await;
+                        let msg = Msg::Links {
+                            generation,
+                            node,
+                            result: ports.map_err(|e| e.to_string()),
+                        };
+                        let _ = messages.send(msg).await;
+                    });
+                }
+                None
+            }
             Cmd::Browse(ask) => {
                 if ask.generation == self.generation {
                     let (source, messages) = (self.source.clone(), self.messages.clone());

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::bus::{Batch, Bus};
 use super::schedule::{self, Scheduling};
 use super::telemetry;
-use crate::cluster::fetch::topologies;
+use crate::cluster::fetch::{hyper_nodes, topologies};
 use crate::cluster::source::ClientSource;
 use crate::cluster::watch::{Scope, Watcher};
 use crate::model::{Delta, FabricRules, Kind};
@@ -102,7 +102,7 @@ impl Engine {
 }
 
 /// Tells what is stated of the fabric: at once what the user's configuration says, and then with what
-/// Topology objects say, which change rarely.
+/// Topology objects and HyperNodes say, which change rarely.
 async fn fabric(
     source: ClientSource,
     own: FabricRules,
@@ -122,6 +122,7 @@ async fn fabric(
             }
             rules = own.clone();
             rules.levels.extend(topologies(&source).await);
+            rules.hyper_nodes = hyper_nodes(&source).await;
             if rules == told {
                 tokio::time::sleep(TOPOLOGIES_EVERY).await;
             }

@@ -12,10 +12,12 @@ use super::decode::{Decoder, RowMeta};
 use super::http::{Api, ApiError};
 use super::source::ClientSource;
 use super::watch::{Page, query_value};
-use crate::model::{Kind, LabelLevels, Str, clean};
+use crate::model::{Kind, Str, clean};
 
+mod fabric;
 mod yaml;
 
+pub use self::fabric::{gpu_ports, hyper_nodes, topologies};
 pub use self::yaml::to_yaml;
 
 /// Longest until an answer begins.
@@ -163,48 +165,6 @@ pub async fn pod_metrics(
         query_value(pod)
     );
     api.get_text(&path, LIMIT).await
-}
-
-/// The label levels that Kueue's and KAI's Topology objects state, the widest first. A server without
-/// these kinds, or that does not show them, states none.
-pub async fn topologies(source: &ClientSource) -> Vec<LabelLevels> {
-    const PLACES: [(&str, &[&str]); 2] = [
-        (
-            "Kueue",
-            &[
-                "/apis/kueue.x-k8s.io/v1beta2/topologies",
-                "/apis/kueue.x-k8s.io/v1beta1/topologies",
-                "/apis/kueue.x-k8s.io/v1alpha1/topologies",
-            ],
-        ),
-        ("KAI", &["/apis/kai.scheduler/v1alpha1/topologies"]),
-    ];
-    let (api, _) = source.current();
-    let mut all = Vec::new();
-    for (who, paths) in PLACES {
-        for path in paths {
-            if let Ok(list) = api.get(path, LIMIT).await {
-                all.extend(levels_of(who, &list));
-                break;
-            }
-        }
-    }
-    all
-}
-
-fn levels_of(who: &str, list: &Value) -> Vec<LabelLevels> {
-    let text = |v: &Value| -> Option<Str> { Some(clean(v.as_str()?, 317).into()) };
-    let items = list.get("items").and_then(Value::as_array);
-    let items = items.into_iter().flatten().filter_map(|item| {
-        let name = text(item.pointer("/metadata/name")?)?;
-        let levels = item.pointer("/spec/levels")?.as_array()?;
-        let keys = levels.iter().filter_map(|l| text(l.get("nodeLabel")?));
-        Some(LabelLevels {
-            name: format!("{who} Topology {name}").into(),
-            keys: keys.collect(),
-        })
-    });
-    items.collect()
 }
 
 /// What the server offers, sorted; with a note for each group that could not be read.
@@ -467,21 +427,6 @@ mod tests {
             .await
             .unwrap_err();
         assert!(e.to_string().contains("pods/..%2Fx%3Fy"), "{e}");
-    }
-
-    #[test]
-    fn topologies_state_their_levels() {
-        let list = json!({"items": [
-            {"metadata": {"name": "default"}, "spec": {"levels": [
-                {"nodeLabel": "example.com/block"}, {}, {"nodeLabel": "example.com/rack"}]}},
-            {"metadata": {}, "spec": {}}, 7]});
-        let levels = levels_of("Kueue", &list);
-        let [one] = levels.as_slice() else {
-            panic!("{levels:?}")
-        };
-        assert_eq!(&*one.name, "Kueue Topology default");
-        assert_eq!(one.keys.join(" "), "example.com/block example.com/rack");
-        assert!(levels_of("KAI", &json!({"kind": "Status"})).is_empty());
     }
 
     #[test]

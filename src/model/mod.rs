@@ -45,7 +45,10 @@ pub use decision::{Decision, DecisionKind, FilterCount, Reason};
 pub use delta::{Change, Delta, Gone, Kind, SourceReport, SourceState};
 pub use devices::{DeviceSource, Holder, KnownDevice, KnownInstance};
 pub use event::{Event, Severity};
-pub use fabric::{FabricRules, LabelLevels, NamedPlace, NodeLinks, Place, Switch};
+pub use fabric::{
+    FabricRules, GpuPort, HyperNode, HyperNodes, LabelLevels, Link, LinkMatrix, Members,
+    NamedPlace, NodeLinks, Place, Switch,
+};
 pub use fault::NodeFault;
 pub use figures::{Figures, MigFigure, ModelFigure, NamespaceFigure, NodePart};
 pub use foreign::{

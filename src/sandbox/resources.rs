@@ -198,6 +198,18 @@ const REPLICA_FIELDS: &[Field] = &[Field {
     pointer: "/status/replicas",
     absent: "0",
 }];
+const SLICE_FIELDS: &[Field] = &[
+    Field {
+        name: "spec.nodeName",
+        pointer: "/spec/nodeName",
+        absent: "",
+    },
+    Field {
+        name: "spec.driver",
+        pointer: "/spec/driver",
+        absent: "",
+    },
+];
 const JOB_FIELDS: &[Field] = &[Field {
     name: "status.successful",
     pointer: "/status/succeeded",
@@ -354,7 +366,7 @@ const BUILT_IN: &[Row] = &[
     row(DRA, "v1", "DeviceTaintRule", "devicetaintrules", &[], 'c', ST, true, &[]),
     row(DRA, "v1", "ResourceClaim", "resourceclaims", &[], 'n', ST, false, &[]),
     row(DRA, "v1", "ResourceClaimTemplate", "resourceclaimtemplates", &[], 'n', NO, false, &[]),
-    row(DRA, "v1", "ResourceSlice", "resourceslices", &[], 'c', NO, true, &[]),
+    row(DRA, "v1", "ResourceSlice", "resourceslices", &[], 'c', NO, true, SLICE_FIELDS),
 ];
 
 /// `group/plural`, the name of a store table.

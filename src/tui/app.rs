@@ -18,7 +18,7 @@ use super::settings::Settings;
 use super::text_pane::{Body, TextPane};
 use super::view::{Act, Ctx, Stamp, Target, View, ViewId};
 use super::world::World;
-use crate::model::{Delta, SourceReport, SourceState, Str};
+use crate::model::{Delta, GpuPort, SourceReport, SourceState, Str};
 
 /// A thing that lies over the view and has the keys.
 pub(super) enum Layer {
@@ -84,6 +84,15 @@ pub enum Msg {
         /// The lines in order.
         lines: Vec<LogLine>,
     },
+    /// The server's answer to [`Cmd::FetchLinks`].
+    Links {
+        /// [`Session::generation`] that it belongs to.
+        generation: u64,
+        /// The node.
+        node: Str,
+        /// Where its GPUs are, or why that is not told, in one sentence.
+        result: Result<Vec<GpuPort>, String>,
+    },
     /// Who decides about placement.
     Leader(super::session::Leader),
     /// A sentence for the person.
@@ -110,6 +119,13 @@ pub enum Cmd {
     Logs(LogAsk),
     /// Stop following logs.
     StopLogs,
+    /// Find out where the GPUs of a node are on its board; answer with [`Msg::Links`].
+    FetchLinks {
+        /// [`Session::generation`] of the question.
+        generation: u64,
+        /// The node.
+        node: Str,
+    },
     /// Keep this for the next session.
     Keep(Kept),
     /// Look at another context; answer with [`Msg::Session`] or [`Msg::NotSwitched`]. A later one
@@ -352,6 +368,7 @@ impl App {
             has_node: target
                 .as_ref()
                 .is_some_and(|t| super::jump::has_node(t, cluster)),
+            has_links: self.linked_node().is_some(),
             has_why: target.as_ref().is_some_and(super::jump::has_why),
             has_object: target.is_some_and(|t| ObjectRef::of(&t, cluster).is_some()),
             marks: view.map_or(0, |v| v.marks().len()),

@@ -45,6 +45,8 @@ pub enum CommandId {
     Owner,
     /// Goes to its node.
     ItsNode,
+    /// Shows how the GPUs of its node reach each other.
+    Links,
     /// Copies names to the clipboard.
     Copy,
     /// Picks the order of rows.
@@ -157,6 +159,8 @@ pub struct Where {
     pub has_owner: bool,
     /// Whether it is on a node.
     pub has_node: bool,
+    /// Whether it is, or is on, a node with GPUs.
+    pub has_links: bool,
     /// Whether it can be told why it is where it is.
     pub has_why: bool,
     /// Whether what is shown was fetched once and can be fetched again.
@@ -378,6 +382,14 @@ pub const COMMANDS: &[Command] = &[
             Place::Text => When::No,
         },
         "Goes to the node that it is on; of a workload, to that of its first pod."),
+    reads(CommandId::Links, "links", "links", Group::Row, 0,
+        |w| match w.place {
+            Place::Entry => When::No,
+            Place::View | Place::Text if w.has_links => When::Yes,
+            Place::View => When::Disabled("it is on no node with GPUs"),
+            Place::Text => When::No,
+        },
+        "Shows how the GPUs of its node reach each other: NVLink, PCIe, NUMA."),
     reads(CommandId::Yaml, "yaml", "YAML", Group::Row, 5, on_object,
         "Fetches the object from the server and shows it as YAML."),
     reads(CommandId::Filter, "filter", "filter", Group::Find, 6,

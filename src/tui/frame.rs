@@ -156,7 +156,11 @@ impl App {
                         pane.set_lines(lines);
                     }
                 }
-                Body::Help | Body::Tour | Body::Yaml(_) | Body::Logs(_) => {}
+                Body::Help
+                | Body::Tour
+                | Body::Yaml(_)
+                | Body::Logs(_)
+                | Body::Links(_) => {}
             }
         }
     }

@@ -26,6 +26,7 @@ mod jump;
 pub mod keep;
 pub mod key;
 pub mod keymap;
+mod links;
 pub mod logs;
 pub mod messages;
 pub mod object;

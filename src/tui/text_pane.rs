@@ -11,6 +11,7 @@ use super::table::moved;
 use super::theme::Meaning;
 use super::view::{Ctx, Motion, Target, ViewId};
 use super::wrap::wrap;
+use crate::model::Str;
 
 /// Where the text comes from, and so when it is made anew.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,6 +34,8 @@ pub(super) enum Body {
     Why(Target),
     /// Logs of pods, by the turn of the question; lines are added.
     Logs(u64),
+    /// The link matrix of a node.
+    Links(Str),
 }
 
 /// The lines that stand below a title: a first line that says the same again is left out.

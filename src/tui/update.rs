@@ -65,6 +65,15 @@ impl App {
                 self.note(Level::Error, crate::model::clean(&text, 1_000));
             }
             Msg::LogLines { turn, lines } => self.log_lines(turn, &lines),
+            Msg::Links {
+                generation,
+                node,
+                result,
+            } => {
+                if generation == self.world.session.generation {
+                    self.links(&node, &result);
+                }
+            }
             Msg::Leader(leader) => self.world.leader = leader,
             Msg::Notice(level, text) => self.note(level, crate::model::clean(&text, 1_000)),
             Msg::Tick => {}
@@ -363,6 +372,7 @@ impl App {
             CommandId::Logs => return self.follow_logs(),
             CommandId::Owner => self.jump(jump::owner),
             CommandId::ItsNode => self.jump(jump::node),
+            CommandId::Links => return self.show_links(),
             CommandId::Copy => return self.copy(),
             CommandId::Sort => {
                 if let Some(items) = self.view().map(palette::sort_columns) {

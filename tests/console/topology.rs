@@ -291,7 +291,7 @@ fn the_operators_own_map_of_nodes_moves_them() {
             nodes: "n*".into(),
             path: Box::new(["row-7".into()]),
         }],
-        levels: Vec::new(),
+        ..FabricRules::default()
     })));
     let (_, picture) = draw(cluster, &mut *tree);
     assert!(line(&picture, "leaf row-7").contains("64"), "{picture}");

@@ -1,7 +1,7 @@
 //! The label families that tell where a node hangs in the network.
 //!
 //! Sources: topograph's node labels (old and renamed), EC2 and EKS network topology, GKE compact
-//! placement, Oracle's RDMA labeller and host labels, CoreWeave's node labels.
+//! placement, placement groups of GKE and Karpenter, Oracle's RDMA labeller and host labels, CoreWeave's node labels.
 
 /// One level of a family.
 pub(super) struct Rung {
@@ -46,7 +46,7 @@ pub(super) struct Family {
 pub(super) const TOPOGRAPH: &str = "topograph";
 
 /// The families with fixed keys, in the order in which they are asked; topograph's own is first.
-pub(super) const FAMILIES: [Family; 7] = [
+pub(super) const FAMILIES: [Family; 8] = [
     Family {
         name: "topograph, old labels",
         rungs: &[
@@ -106,6 +106,14 @@ pub(super) const FAMILIES: [Family; 7] = [
             some_have(&[("backend.coreweave.cloud/superpod", "superpod")]),
             rung(&[("backend.coreweave.cloud/leafgroup", "leaf group")]),
         ],
+    },
+    // Machines that the cloud put near each other; no more is said.
+    Family {
+        name: "placement groups",
+        rungs: &[rung(&[
+            ("cloud.google.com/gke-placement-group", "placement group"),
+            ("karpenter.k8s.aws/placement-group-id", "placement group"),
+        ])],
     },
 ];
 

@@ -1,9 +1,13 @@
 //! Where a node hangs in the network, by its labels or by what the operator states.
 
 mod family;
+mod hyper;
 mod inside;
+mod matrix;
 
+pub use hyper::{HyperNode, HyperNodes, Members};
 pub use inside::NodeLinks;
+pub use matrix::{GpuPort, Link, LinkMatrix};
 
 use super::meta::Meta;
 use super::node::Node;
@@ -38,6 +42,8 @@ pub struct FabricRules {
     pub places: Vec<NamedPlace>,
     /// Levels by the operator's word, then those of Topology objects; they win over the families.
     pub levels: Vec<LabelLevels>,
+    /// Volcano's HyperNodes, for nodes that no label tells of.
+    pub hyper_nodes: HyperNodes,
 }
 
 /// A switch, or another domain of the network, above a node.
@@ -200,13 +206,21 @@ impl FabricRules {
         let told = FAMILIES
             .iter()
             .find_map(|family| Some((family.name, fixed(meta, family)?)));
-        match told {
-            Some((name, told)) => place(name, told),
-            None => Place {
+        if let Some((name, told)) = told {
+            return place(name, told);
+        }
+        let switches = self.hyper_nodes.switches(meta);
+        if switches.is_empty() {
+            return Place {
                 nvlink_domain: nvlink_domain.map(Into::into),
                 ..Place::default()
-            },
+            };
         }
+        let told = Told {
+            switches,
+            lacks: None,
+        };
+        place("Volcano HyperNodes", told)
     }
 }
 

@@ -125,6 +125,7 @@ fn what_the_operator_states_wins() {
                 "kubernetes.io/hostname".into(),
             ]),
         }],
+        ..FabricRules::default()
     };
     let both = [
         ("fabric.topograph.run/tier-0", "t0"),
