@@ -7,10 +7,12 @@ use std::time::Duration;
 use etcetera::BaseStrategy;
 use serde::Deserialize;
 
+use super::config_actions::Action;
 use crate::model::{FabricRules, LabelLevels, NamedPlace, Pricing, Quantity, Str, Tier};
 use crate::sandbox::scenario::plain_words;
 use crate::sched::{SchedConfig, TypeProfile};
 use crate::telemetry::{self, Auth, PrometheusSettings};
+use crate::tui::actions::{self, UserAction};
 
 /// `config.toml`. Every field is optional; flags and environment win over it.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
@@ -36,6 +38,8 @@ pub struct Config {
     pub tiers: Tiers,
     /// What GPU-hours cost.
     pub prices: Prices,
+    /// The person's own programs for a row.
+    pub actions: Vec<Action>,
 }
 
 /// `[telemetry]`: without a Prometheus the exporters themselves are asked.
@@ -209,6 +213,11 @@ fn some_tier<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Tier>, 
 }
 
 impl Config {
+    /// The person's own programs for a row.
+    pub fn actions(&self) -> Vec<UserAction> {
+        self.actions.iter().map(Action::action).collect()
+    }
+
     /// Rules for tiers, and the rate card.
     pub fn pricing(&self) -> Pricing {
         let text = |t: &String| Str::from(&**t);
@@ -374,7 +383,8 @@ fn parse(file: &Path, text: &str) -> Result<Config, ConfigError> {
             message: plain_words(e.message()),
         }
     })?;
-    match config.pricing().fault() {
+    let fault = config.pricing().fault();
+    match fault.or_else(|| actions::check(&config.actions()).err()) {
         Some(message) => Err(ConfigError::Sense {
             file: file.to_path_buf(),
             message,

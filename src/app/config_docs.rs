@@ -41,6 +41,7 @@ pub const SETTINGS: &[Setting] = &[
     setting("", "fabric", "", ""),
     setting("", "tiers", "", ""),
     setting("", "prices", "", ""),
+    setting("", "actions", "", ""),
     setting("scheduler", "spot-needs-checkpoint", "spot-needs-checkpoint = true", "GPU pods go to spot nodes only if they state a checkpoint."),
     setting("scheduler", "topology-levels", "topology-levels = [\"example.com/row\", \"example.com/rack\"]", "Node labels that tell the levels of the fabric, the widest first."),
     setting("scheduler", "types", "", ""),
@@ -70,6 +71,14 @@ pub const SETTINGS: &[Setting] = &[
     setting("[prices.rate]", "per-gpu-hour", "per-gpu-hour = 2.25", "Price of an hour of one whole GPU. Of several rates that fit, one for a zone wins over one for a region, that over a model, that over a tier; two for the same nodes are refused."),
     setting("[prices.rate]", "source", "source = \"contract 4711\"", "Where the price is from."),
     setting("[prices.rate]", "as-of", "as-of = \"2026-10-01\"", "As of when it is so."),
+    setting("[actions]", "name", "name = \"uptime\"", "Its name in palette, help and footer: small letters, digits, `-`."),
+    setting("[actions]", "about", "about = \"how long the node is up\"", "What it does; else the program is named."),
+    setting("[actions]", "key", "key = \"ctrl-g\"", "A free key that gives it. Only with `danger = \"reads\"`: nothing else is one key away."),
+    setting("[actions]", "command", "command = \"ssh\"", "The program, looked for in PATH. It gets no terminal and no input; its output is shown, and leaving that ends it."),
+    setting("[actions]", "args", "args = [\"{node}\", \"uptime\"]", "Its arguments, given as they are: no shell reads them. `{name}`, `{namespace}`, `{kind}`, `{node}` are those of the row under the cursor, `{context}` that of the kubeconfig."),
+    setting("[actions]", "views", "views = [\"nodes\", \"fleet\"]", "Views in which it can be given (`fleet`, `nodes`, `topology`, `queues`, `jobs`, `timeline`, `tiers`, `browse`); all, if not stated."),
+    setting("[actions]", "danger", "danger = \"reads\"", "`reads`: it changes nothing. `safe` starts something, `reversible` changes something: both are asked for. `disruptive` may end work: the name of the thing has to be typed. Not stated is `disruptive`. With `--read-only` only those that read are run."),
+    setting("[actions]", "confirm", "confirm = true", "Ask also before one that only reads."),
 ];
 
 const INTRO: &str = "\
@@ -84,6 +93,19 @@ defaults and tells file, line and what was expected. `gpudeck doctor` checks it.
 
 GPUs that no rate fits have no price, drawn `?`: nothing is guessed. A node's annotation
 `gpudeck.dev/price-per-gpu-hour` (as `2.41`) wins over the rate card.
+
+`[[actions]]` are programs of your own for the row under the cursor, offered in palette, help and footer:
+
+```toml
+[[actions]]
+name = \"uptime\"
+about = \"how long the node is up\"
+key = \"ctrl-g\"
+command = \"ssh\"
+args = [\"{node}\", \"uptime\"]
+views = [\"nodes\", \"fleet\"]
+danger = \"reads\"
+```
 ";
 
 /// `docs/config.md`.
@@ -120,22 +142,21 @@ mod tests {
     use super::super::config::Config;
     use super::*;
 
+    /// A row with one line and what it cannot be without.
+    fn row(table: &str, line: &str, needed: &[&str]) -> String {
+        let key = line.split(' ').next();
+        let others = needed.iter().filter(|n| n.split(' ').next() != key);
+        let lines: Vec<&str> = others.copied().chain([line]).collect();
+        format!("[{table}]\n{}\n", lines.join("\n"))
+    }
+
     fn file(table: &str, line: &str) -> String {
         match table {
             "" => format!("{line}\n"),
             // Rows of these tables have settings that cannot be left out.
-            "[prices.rate]" | "[fabric.place]" => {
-                let needed = ["per-gpu-hour = 1.0", "nodes = \"x\"", "path = [\"y\"]"];
-                let needed = if table == "[prices.rate]" {
-                    &needed[..1]
-                } else {
-                    &needed[1..]
-                };
-                let key = line.split(' ').next();
-                let others = needed.iter().filter(|n| n.split(' ').next() != key);
-                let lines: Vec<&str> = others.copied().chain([line]).collect();
-                format!("[{table}]\n{}\n", lines.join("\n"))
-            }
+            "[prices.rate]" => row(table, line, &["per-gpu-hour = 1.0"]),
+            "[fabric.place]" => row(table, line, &["nodes = \"x\"", "path = [\"y\"]"]),
+            "[actions]" => row(table, line, &["name = \"x\"", "command = \"y\""]),
             name => format!("[{name}]\n{line}\n"),
         }
     }

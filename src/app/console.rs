@@ -13,6 +13,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::cli::ClusterArgs;
 use super::engine::{Engine, Feed, Options};
 use super::place::Place;
+use super::run_action;
 use super::schedule::Scheduling;
 use super::telemetry::Asked;
 use crate::cluster::context::ContextError;
@@ -85,6 +86,7 @@ pub async fn open(
         contexts: place.contexts.clone(),
         shown: watch::Sender::default(),
         logs: None,
+        program: None,
         keep,
     };
     let driven = tokio::spawn(driver.run(place, commands_rx));
@@ -145,6 +147,8 @@ struct Driver {
     shown: watch::Sender<Vec<Str>>,
     /// The logs that are followed; dropping it ends that.
     logs: Option<AbortOnDropHandle<()>>,
+    /// The program of a person's own action; dropping it ends it.
+    program: Option<AbortOnDropHandle<()>>,
     /// The file with what is kept from session to session.
     keep: Option<PathBuf>,
 }
@@ -221,6 +225,7 @@ impl Driver {
             self.source = place.source.clone();
             self.generation += 1;
             self.logs = None;
+            self.program = None;
             let session = session_at(&place, self.generation, self.rights);
             if self.messages.send(Msg::Session(session)).await.is_err() {
                 break;
@@ -341,6 +346,15 @@ impl Driver {
             }
             Cmd::StopLogs => {
                 self.logs = None;
+                None
+            }
+            Cmd::Run(ask) => {
+                let ran = tokio::spawn(run_action::run(ask, self.messages.clone()));
+                self.program = Some(AbortOnDropHandle::new(ran));
+                None
+            }
+            Cmd::StopRun => {
+                self.program = None;
                 None
             }
             // The console does these itself.
@@ -511,6 +525,7 @@ mod tests {
             contexts: Vec::new(),
             shown: watch::Sender::default(),
             logs: None,
+            program: None,
             keep: None,
         };
         (driver, received)

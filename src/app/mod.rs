@@ -4,6 +4,7 @@ pub mod actors;
 pub mod bus;
 pub mod cli;
 pub mod config;
+pub mod config_actions;
 pub mod config_docs;
 pub mod console;
 pub mod doctor;
@@ -13,6 +14,7 @@ pub mod fault;
 pub mod keep;
 pub mod log;
 pub mod place;
+pub mod run_action;
 pub mod scenario;
 pub mod schedule;
 pub mod serve;
@@ -168,6 +170,7 @@ fn settings(look: &LookArgs) -> (Settings, Config) {
     };
     let mut settings = Settings::load(&choices, |key| std::env::var(key).ok());
     settings.notes.extend(note);
+    settings.take_actions(config.actions());
     (settings, config)
 }
 

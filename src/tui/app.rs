@@ -3,6 +3,7 @@
 use jiff::Timestamp;
 use ratatui::layout::Rect;
 
+use super::actions::{Actions, RunAsk};
 use super::browse::{Ask, Listing, NoListing, ResourceRef};
 use super::command::{Place, Where};
 use super::frame::Parts;
@@ -93,6 +94,13 @@ pub enum Msg {
         /// Where its GPUs are, or why that is not told, in one sentence.
         result: Result<Vec<GpuPort>, String>,
     },
+    /// What the program of [`Cmd::Run`] wrote, or how it ended.
+    Output {
+        /// [`RunAsk::turn`] of the program; what an older one writes is dropped.
+        turn: u64,
+        /// Whole lines.
+        text: String,
+    },
     /// Who decides about placement.
     Leader(super::session::Leader),
     /// A sentence for the person.
@@ -126,6 +134,10 @@ pub enum Cmd {
         /// The node.
         node: Str,
     },
+    /// Run a program; answer with [`Msg::Output`]. A later one takes the place of this one.
+    Run(RunAsk),
+    /// End the program that runs.
+    StopRun,
     /// Keep this for the next session.
     Keep(Kept),
     /// Look at another context; answer with [`Msg::Session`] or [`Msg::NotSwitched`]. A later one
@@ -165,6 +177,8 @@ pub struct App {
     pub(super) behind: bool,
     /// The logs that are open.
     pub(super) logs: Logs,
+    /// The person's own actions.
+    pub(super) actions: Actions,
     /// What is kept from session to session; `None`: nothing is.
     pub(super) kept: Option<Kept>,
     /// Whether views and filters are kept.
@@ -186,6 +200,7 @@ impl App {
             depth,
             theme,
             glyphs,
+            actions,
             notes,
         } = settings;
         let mut messages = Messages::default();
@@ -208,6 +223,7 @@ impl App {
             history: History::default(),
             messages,
             logs: Logs::default(),
+            actions: Actions::new(actions),
             kept: None,
             remembers: false,
             dirty: true,

@@ -77,6 +77,8 @@ pub enum CommandId {
     Suspend,
     /// Leaves.
     Quit,
+    /// A person's own action, by its place in the configuration; it has no row in the table.
+    Own(u8),
 }
 
 /// The chapter of the help that a command stands in.

@@ -4,9 +4,11 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 
+use super::actions;
 use super::app::App;
-use super::command::{COMMANDS, Command, Place, When};
+use super::command::{COMMANDS, Place, When, Where};
 use super::glyphs::Glyph;
+use super::key::Key;
 use super::theme::Meaning;
 use super::view::Ctx;
 
@@ -65,9 +67,6 @@ const ENTRY_KEYS: [(&str, &str); 5] = [
 /// Whole hints only, the most useful first, as many as fit.
 fn hints(app: &App, ctx: &Ctx<'_>, room: u16) -> Line<'static> {
     let place = app.place();
-    let mut ranked: Vec<&Command> = COMMANDS.iter().filter(|c| c.rank > 0).collect();
-    // What cannot be given now stays in sight, but behind what can.
-    ranked.sort_by_key(|c| ((c.when)(&place) != When::Yes, c.rank));
     let mut line = Line::default();
     if place.place == Place::Entry {
         for (key, word) in ENTRY_KEYS {
@@ -76,35 +75,10 @@ fn hints(app: &App, ctx: &Ctx<'_>, room: u16) -> Line<'static> {
         }
         return line;
     }
-    for command in ranked {
-        let when = (command.when)(&place);
-        if when == When::No {
-            continue;
-        }
-        let enabled = when == When::Yes;
-        let Some(key) = app.world().keymap.key_of(command.id) else {
-            continue;
-        };
-        let hint = match (place.place, command.hint) {
-            (Place::Text, "filter") => "search",
-            (_, hint) => hint,
-        };
-        let key = Span::styled(
-            format!(" {key} "),
-            ctx.style(if enabled {
-                Meaning::Key
-            } else {
-                Meaning::Disabled
-            }),
-        );
-        let word = Span::styled(
-            format!("{hint} "),
-            ctx.style(if enabled {
-                Meaning::Text
-            } else {
-                Meaning::Disabled
-            }),
-        );
+    for (enabled, key, hint) in ranked(app, &place) {
+        let meaning = |usual| if enabled { usual } else { Meaning::Disabled };
+        let key = Span::styled(format!(" {key} "), ctx.style(meaning(Meaning::Key)));
+        let word = Span::styled(format!("{hint} "), ctx.style(meaning(Meaning::Text)));
         if line.width() + key.width() + word.width() > usize::from(room) {
             break;
         }
@@ -112,4 +86,28 @@ fn hints(app: &App, ctx: &Ctx<'_>, room: u16) -> Line<'static> {
         line.push_span(word);
     }
     line
+}
+
+/// What applies here, the most useful first: whether it can be given now, its key, its word. What
+/// cannot be given now stays in sight, but behind what can.
+fn ranked(app: &App, place: &Where) -> Vec<(bool, Key, String)> {
+    let keymap = &app.world().keymap;
+    let commands = COMMANDS.iter().filter(|c| c.rank > 0).filter_map(|c| {
+        let hint = match (place.place, c.hint) {
+            (Place::Text, "filter") => "search",
+            (_, hint) => hint,
+        };
+        let key = keymap.key_of(c.id)?;
+        Some(((c.when)(place), c.rank, key, hint.to_owned()))
+    });
+    let own = app.actions().iter().filter_map(|action| {
+        let when = app.action_when(action, place);
+        Some((when, actions::RANK, action.key?, action.name.clone()))
+    });
+    let mut all: Vec<(When, u8, Key, String)> = commands.chain(own).collect();
+    all.retain(|(when, ..)| *when != When::No);
+    all.sort_by_key(|(when, rank, ..)| (*when != When::Yes, *rank));
+    let told = all.into_iter();
+    told.map(|(when, _, key, hint)| (when == When::Yes, key, hint))
+        .collect()
 }

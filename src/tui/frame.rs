@@ -160,6 +160,7 @@ impl App {
                 | Body::Tour
                 | Body::Yaml(_)
                 | Body::Logs(_)
+                | Body::Output(_)
                 | Body::Links(_) => {}
             }
         }

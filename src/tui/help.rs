@@ -3,6 +3,7 @@
 use ratatui::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 
+use super::actions::{self, UserAction};
 use super::command::{COMMANDS, Group, When, Where};
 use super::keymap::Keymap;
 use super::theme::{Meaning, Theme};
@@ -72,6 +73,38 @@ pub(super) fn lines(
         let title = "Columns that filters of this view can name";
         lines.push(Line::styled(title, theme.style(Meaning::Header)));
         lines.extend(columns.iter().map(|row| pair(*row, theme)));
+    }
+    lines
+}
+
+/// The person's own actions, each with whether it can be given.
+pub(super) fn own<'a>(
+    actions: impl Iterator<Item = (&'a UserAction, When)>,
+    theme: &Theme,
+) -> Vec<Line<'static>> {
+    let mut lines = Vec::new();
+    for (action, when) in actions.filter(|(_, when)| *when != When::No) {
+        if lines.is_empty() {
+            lines.push(Line::default());
+            let title = "Your own actions on the row";
+            lines.push(Line::styled(title, theme.style(Meaning::Header)));
+        }
+        let key = action.key.map(|k| k.to_string()).unwrap_or_default();
+        let mut line = Line::from(vec![
+            Span::styled(format!("  {key:<KEYS_WIDTH$} "), theme.style(Meaning::Key)),
+            Span::styled(
+                format!("{:<NAME_WIDTH$} ", action.name),
+                theme.style(Meaning::Muted),
+            ),
+            Span::styled(actions::about(action), theme.style(Meaning::Text)),
+        ]);
+        if let When::Disabled(why) = when {
+            line.push_span(Span::styled(
+                format!(" (now: {why})"),
+                theme.style(Meaning::Disabled),
+            ));
+        }
+        lines.push(line);
     }
     lines
 }

@@ -88,6 +88,19 @@ impl Keymap {
         Ok((map, warnings))
     }
 
+    /// Gives a free key to a command.
+    ///
+    /// # Errors
+    /// What the key gives already.
+    pub fn give(&mut self, key: Key, id: CommandId) -> Result<(), &'static str> {
+        if let Some(other) = self.commands.get(&key) {
+            return Err(Command::of(*other).map_or("another action", |c| c.name));
+        }
+        self.commands.insert(key, id);
+        self.keys.entry(id).or_default().push(key);
+        Ok(())
+    }
+
     fn bind(&mut self, line: &Line) {
         let keys = self.keys.entry(line.command.id).or_default();
         for (key, _) in &line.keys {

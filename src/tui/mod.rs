@@ -4,6 +4,7 @@
 //! effects as data (`Cmd`); `App::render` draws from state and nothing else; `run` is the loop
 //! between a terminal and channels.
 
+pub mod actions;
 pub mod app;
 mod asking;
 pub mod browse;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::actions;
 use super::app::App;
 use super::browse::ResourceRef;
 use super::command::{COMMANDS, CommandId, When};
@@ -47,6 +48,19 @@ pub(super) fn items(app: &App) -> Vec<Item> {
                 .unwrap_or_default(),
             disabled,
             ..item(command.name, command.doc, Choice::Command(command.id))
+        });
+    }
+    for (at, action) in (0u8..).zip(app.actions()) {
+        let disabled = match app.action_when(action, &place) {
+            When::Yes => None,
+            When::Disabled(why) => Some(why),
+            When::No => continue,
+        };
+        let choice = Choice::Command(CommandId::Own(at));
+        items.push(Item {
+            key: action.key.map(|k| k.to_string()).unwrap_or_default(),
+            disabled,
+            ..item(action.name.clone(), actions::about(action), choice)
         });
     }
     let mut named = namespaces(app);

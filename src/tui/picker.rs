@@ -8,6 +8,7 @@ use ratatui::text::{Line, Span};
 use tui_input::Input;
 use unicode_width::UnicodeWidthStr;
 
+use super::actions::RunAsk;
 use super::browse::ResourceRef;
 use super::command::CommandId;
 use super::entry::edit;
@@ -40,6 +41,10 @@ pub(super) enum Choice {
     Theme(&'static str),
     /// Draws with ASCII only, or with all signs.
     Signs(bool),
+    /// Runs a program.
+    Run(RunAsk),
+    /// Leaves things as they are.
+    Nothing,
 }
 
 /// A text of an item. A large cluster has many items, so what exists already is not copied.

@@ -7,6 +7,7 @@ use ratatui::text::{Line, Span};
 use tui_input::Input;
 use unicode_width::UnicodeWidthStr;
 
+use super::actions::RunAsk;
 use super::theme::Meaning;
 use super::view::{Ctx, FilterError};
 
@@ -17,6 +18,8 @@ pub(super) enum Purpose {
     Filter,
     /// A search in the open text.
     Search,
+    /// The name of a thing, so that a program runs on it.
+    Confirm,
 }
 
 /// The prompt.
@@ -30,6 +33,8 @@ pub(super) struct Prompt {
     pub(super) before: String,
     /// Why the line is not in force as it stands.
     pub(super) error: Option<FilterError>,
+    /// The word to be typed, and the program that it is typed for.
+    pub(super) confirms: Option<(String, RunAsk)>,
 }
 
 impl Prompt {
@@ -40,7 +45,22 @@ impl Prompt {
             input: Input::new(text.to_owned()),
             before: text.to_owned(),
             error: None,
+            confirms: None,
         }
+    }
+
+    /// A prompt in which a word has to be typed before a program runs.
+    pub(super) fn confirming(word: String, ask: RunAsk) -> Self {
+        Prompt {
+            confirms: Some((word, ask)),
+            ..Prompt::new(Purpose::Confirm, "")
+        }
+    }
+
+    /// The program to run, if the word is typed that was asked for.
+    pub(super) fn confirmed(&self) -> Option<&RunAsk> {
+        let (word, ask) = self.confirms.as_ref()?;
+        (self.input.value() == word).then_some(ask)
     }
 
     /// Draws it into one line: the text with its cursor, then what is wrong with it.
@@ -51,6 +71,7 @@ impl Prompt {
         let line = match self.purpose {
             Purpose::Filter => entry_line(" filter /", &self.input, area.width, ctx),
             Purpose::Search => entry_line(" search /", &self.input, area.width, ctx),
+            Purpose::Confirm => entry_line(" type its name: ", &self.input, area.width, ctx),
         };
         let used = u16::try_from(line.width()).unwrap_or(u16::MAX);
         buf.set_line(area.x, area.y, &line, area.width);
@@ -60,7 +81,14 @@ impl Prompt {
                 "as in  model=h100 free>0 ns:team-a".to_owned(),
                 Meaning::Muted,
             ),
-            None => return,
+            None => match &self.confirms {
+                Some((word, ask)) if self.confirmed().is_none() => (
+                    format!("{word} runs {}, which may end work", ask.program),
+                    Meaning::Warn,
+                ),
+                Some((_, ask)) => (format!("enter runs {}", ask.title), Meaning::Danger),
+                None => return,
+            },
         };
         let x = used.saturating_add(2);
         if x < area.width {

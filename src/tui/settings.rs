@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::actions::UserAction;
+use super::command::CommandId;
 use super::config_file::Source;
 use super::glyphs::Glyphs;
 use super::keymap::Keymap;
@@ -36,6 +38,8 @@ pub struct Settings {
     pub theme: Theme,
     /// Signs.
     pub glyphs: Glyphs,
+    /// The person's own actions on a row.
+    pub actions: Vec<UserAction>,
     /// Sentences about files that were not taken as they are.
     pub notes: Vec<String>,
 }
@@ -48,6 +52,7 @@ impl Settings {
             depth,
             theme: Theme::default_for(depth),
             glyphs,
+            actions: Vec::new(),
             notes: Vec::new(),
         }
     }
@@ -69,6 +74,21 @@ impl Settings {
             settings.load_theme(name, choices.themes.as_deref(), depth);
         }
         settings
+    }
+
+    /// Takes a person's own actions, which were checked. A key that has another meaning keeps that.
+    pub fn take_actions(&mut self, mut actions: Vec<UserAction>) {
+        for (at, action) in (0u8..).zip(&mut actions) {
+            let Some(key) = action.key else { continue };
+            if let Err(taken) = self.keymap.give(key, CommandId::Own(at)) {
+                self.notes.push(format!(
+                    "action {}: {key} gives {taken} already; it has no key now",
+                    action.name
+                ));
+                action.key = None;
+            }
+        }
+        self.actions = actions;
     }
 
     fn load_keymap(&mut self, path: &Path) {

@@ -12,6 +12,7 @@ mod following;
 mod keeping;
 mod keys;
 mod loop_;
+mod own_actions;
 mod pictures;
 mod sample;
 mod sizes;

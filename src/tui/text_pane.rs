@@ -36,6 +36,8 @@ pub(super) enum Body {
     Logs(u64),
     /// The link matrix of a node.
     Links(Str),
+    /// What a program writes, by its turn; lines are added.
+    Output(u64),
 }
 
 /// The lines that stand below a title: a first line that says the same again is left out.

@@ -74,6 +74,7 @@ impl App {
                     self.links(&node, &result);
                 }
             }
+            Msg::Output { turn, text } => self.output(turn, &text),
             Msg::Leader(leader) => self.world.leader = leader,
             Msg::Notice(level, text) => self.note(level, crate::model::clean(&text, 1_000)),
             Msg::Tick => {}
@@ -150,10 +151,7 @@ impl App {
                     let picked = picker.key(key);
                     return self.picked(picked);
                 }
-                Some(Layer::Prompt(_)) => {
-                    self.prompt_key(key);
-                    return Vec::new();
-                }
+                Some(Layer::Prompt(_)) => return self.prompt_key(key),
                 Some(Layer::Text(_)) | None => {}
             },
         }
@@ -218,6 +216,8 @@ impl App {
                         self.sort_by(column);
                         Vec::new()
                     }
+                    Choice::Run(ask) => self.start(ask),
+                    Choice::Nothing => Vec::new(),
                 }
             }
         }
@@ -268,9 +268,9 @@ impl App {
         }
     }
 
-    fn prompt_key(&mut self, key: Key) {
+    fn prompt_key(&mut self, key: Key) -> Vec<Cmd> {
         let Some(Layer::Prompt(prompt)) = self.layers.last_mut() else {
-            return;
+            return Vec::new();
         };
         match key.code {
             Code::Named(Named::Esc) => {
@@ -278,6 +278,12 @@ impl App {
                 let purpose = prompt.purpose;
                 self.layers.pop();
                 self.apply(purpose, &before);
+            }
+            Code::Named(Named::Enter) if prompt.purpose == Purpose::Confirm => {
+                if let Some(ask) = prompt.confirmed().cloned() {
+                    self.layers.pop();
+                    return self.start(ask);
+                }
             }
             Code::Named(Named::Enter) => {
                 // A line with a fault stays open: what is shown is not what is typed.
@@ -291,6 +297,7 @@ impl App {
                 }
             }
         }
+        Vec::new()
     }
 
     /// Puts the typed line in force as it stands.
@@ -317,11 +324,15 @@ impl App {
                 }
                 None
             }
+            Purpose::Confirm => None,
         }
     }
 
     /// Gives a command, if it can be given here and now.
     pub fn give(&mut self, id: CommandId) -> Vec<Cmd> {
+        if let CommandId::Own(at) = id {
+            return self.give_action(at);
+        }
         let Some(command) = Command::of(id) else {
             return Vec::new();
         };
@@ -410,6 +421,7 @@ impl App {
             CommandId::Suspend => return vec![Cmd::Suspend],
             CommandId::Tour => self.open_tour(),
             CommandId::Quit => return self.quit(),
+            CommandId::Own(at) => return self.give_action(at),
         }
         Vec::new()
     }
@@ -443,12 +455,13 @@ impl App {
 
     fn back(&mut self) -> Vec<Cmd> {
         if let Some(closed) = self.layers.pop() {
-            let followed =
-                matches!(closed, Layer::Text(pane) if matches!(pane.body, Body::Logs(_)));
-            return if followed {
-                self.stop_logs()
-            } else {
-                Vec::new()
+            return match closed {
+                Layer::Text(pane) => match pane.body {
+                    Body::Logs(_) => self.stop_logs(),
+                    Body::Output(_) => self.stop_output(),
+                    _ => Vec::new(),
+                },
+                _ => Vec::new(),
             };
         }
         if self.world.connecting.take().is_some() {
@@ -507,7 +520,13 @@ impl App {
         }
         let columns = self.view().map(View::filter_columns).unwrap_or_default();
         let world = &self.world;
-        let lines = help::lines(&world.keymap, &self.place(), &world.theme, &columns);
+        let place = self.place();
+        let mut lines = help::lines(&world.keymap, &place, &world.theme, &columns);
+        let own = self
+            .actions()
+            .iter()
+            .map(|a| (a, self.action_when(a, &place)));
+        lines.extend(help::own(own, &world.theme));
         self.push_text(TextPane::new(Body::Help, "keys", lines));
     }
 
