@@ -71,6 +71,7 @@ impl Resource {
             }
             Kind::ResourceClaim => ("resource.k8s.io", "ResourceClaim", true),
             Kind::GpuQueue => ("gpudeck.dev", "GpuQueue", false),
+            Kind::Budget => ("policy", "PodDisruptionBudget", true),
         };
         let version = match kind {
             Kind::GpuQueue => "v1alpha1",

@@ -147,8 +147,8 @@ impl Cluster {
             Delta::PriorityClass(Change::Gone(gone)) => {
                 self.priority_classes.remove(&gone.name);
             }
-            // Only the scheduler needs volumes.
-            Delta::VolumeClaim(_) | Delta::Volume(_) => {}
+            // Only the scheduler needs volumes and budgets.
+            Delta::VolumeClaim(_) | Delta::Volume(_) | Delta::Budget(_) => {}
             Delta::Foreign(kind, Change::Set(object)) => self.set_foreign(*kind, object),
             Delta::Foreign(kind, Change::Gone(gone)) => self.remove_foreign(*kind, &gone.uid),
             Delta::Source(report) => {

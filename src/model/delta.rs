@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::budget::DisruptionBudget;
 use super::claim::ResourceClaim;
 use super::decision::Decision;
 use super::event::Event;
@@ -43,6 +44,8 @@ pub enum Kind {
     ResourceClaim,
     /// gpudeck.dev/v1alpha1 GpuQueue. A server without that kind has no queues, which is no fault.
     GpuQueue,
+    /// policy/v1 PodDisruptionBudget.
+    Budget,
 }
 
 impl Kind {
@@ -65,7 +68,7 @@ impl Kind {
 
     /// Kinds that are asked for as well, and without which nothing is amiss: not every server has
     /// them, and not everybody may read them.
-    pub const EXTRA: [Kind; 2] = [Kind::ResourceClaim, Kind::GpuQueue];
+    pub const EXTRA: [Kind; 3] = [Kind::ResourceClaim, Kind::GpuQueue, Kind::Budget];
 
     /// The resource name in URLs and RBAC rules; with its API group where another system has the
     /// same name.
@@ -82,6 +85,7 @@ impl Kind {
             Kind::Foreign(kind) => kind.api().full_name,
             Kind::ResourceClaim => "resourceclaims",
             Kind::GpuQueue => "gpuqueues",
+            Kind::Budget => "poddisruptionbudgets",
         }
     }
 }
@@ -184,6 +188,8 @@ pub enum Delta {
     ResourceClaim(Change<ResourceClaim>),
     /// A GpuQueue.
     Queue(Change<Queue>),
+    /// A PodDisruptionBudget.
+    Budget(Change<DisruptionBudget>),
     /// News of a source.
     Source(SourceReport),
     /// A decision of our scheduler.

@@ -3,6 +3,7 @@
 //! Pure: no I/O, no wall clock. `Delta` comes in, `Cluster` holds the picture, `Figures` are the
 //! numbers that both the console and `gpudeck snapshot` print.
 
+mod budget;
 mod change_log;
 mod claim;
 mod cluster;
@@ -38,6 +39,7 @@ mod workload;
 mod workload_entry;
 mod xid;
 
+pub use budget::DisruptionBudget;
 pub use claim::{ClaimedDevice, ResourceClaim};
 pub use cluster::Cluster;
 pub use condition::Condition;

@@ -69,8 +69,9 @@ pub struct Queue {
     pub band: i32,
     /// Whom its jobs may displace.
     pub preemption: QueuePreemption,
-    /// Seconds for which its running jobs are left alone after their start.
-    pub min_runtime_secs: i64,
+    /// Seconds for which its running jobs are left alone after their start; `None`: as the queue
+    /// above says, else the scheduler's setting.
+    pub min_runtime_secs: Option<i64>,
 }
 
 impl Default for Queue {
@@ -83,7 +84,7 @@ impl Default for Queue {
             weight: 1,
             band: 0,
             preemption: QueuePreemption::default(),
-            min_runtime_secs: 0,
+            min_runtime_secs: None,
         }
     }
 }

@@ -43,6 +43,7 @@ impl Unreadable {
             Delta::VolumeClaim(_)
             | Delta::Volume(_)
             | Delta::Queue(_)
+            | Delta::Budget(_)
             | Delta::Source(_)
             | Delta::Decision(_)
             | Delta::Fabric(_)

@@ -1,13 +1,16 @@
 //! Why a job waits and what would start it: its position, when its place becomes free, and single
 //! changes that are tried on a copy of the picture.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 
+use super::budgets::{BudgetId, Guard};
 use super::fabric::Level;
 use super::queue::{Parts, QueueId, to_milli_gpu};
 use super::reclaim::{Claimant, Denied};
 use super::state::State;
-use super::turn::{JobId, Lines, Search, Unit, World};
+use super::turn::{JobId, Lines, PodId, Search, Spared, Unit, World};
 use crate::model::{DecisionKind, Reason, Str, Uid};
 
 /// A kind of change that would start a job.
@@ -27,6 +30,10 @@ pub enum Change {
     Nodes,
     /// Time.
     Wait,
+    /// Time until work that it may displace is not left alone any more.
+    MinRuntime,
+    /// A disruption budget that lets more of its pods leave.
+    Budget,
 }
 
 /// A single change that would start a job, proven on a copy.
@@ -141,6 +148,7 @@ impl Trial<'_, '_> {
                 self.tell_denied(&denied);
             }
         } else if !fits {
+            self.spared();
             self.priority();
             self.guarantee();
             self.topology();
@@ -181,6 +189,10 @@ impl Trial<'_, '_> {
 
     /// Pods that would leave for it, with this priority instead of its own.
     fn victims(&mut self, priority: Option<i32>) -> usize {
+        self.leave_for_it(priority, false).len()
+    }
+
+    fn leave_for_it(&mut self, priority: Option<i32>, straddling: bool) -> Vec<PodId> {
         let unit = self.unit.clone();
         let own = self.world.job(unit.job).map_or(0, |j| j.priority);
         let shares = self.shares.clone();
@@ -190,7 +202,7 @@ impl Trial<'_, '_> {
             priority: priority.unwrap_or(own),
             pool: self.pool,
             shares: self.world.state.config.fair_reclaim.then_some(&shares[..]),
-            straddling: false,
+            straddling,
         };
         let search = Search {
             job: unit.job,
@@ -199,7 +211,101 @@ impl Trial<'_, '_> {
             pool: self.pool,
         };
         let found = self.world.find_victims(&claimant, &search, &shares);
-        found.map_or(0, |f| f.victims.iter().map(|v| v.pods.len()).sum())
+        let victims = found.map(|f| f.victims).unwrap_or_default();
+        let pods = victims.iter().flat_map(|v| &v.pods);
+        pods.map(|(pod, _)| *pod).collect()
+    }
+
+    /// Work that would leave for it but for its age or a disruption budget.
+    fn spared(&mut self) {
+        if !self.world.spares_some() {
+            return;
+        }
+        let pods = self.leave_but_for(Spared {
+            runtime: false,
+            ..Spared::default()
+        });
+        if !pods.is_empty() {
+            return self.tell_young(&pods);
+        }
+        let pods = self.leave_but_for(Spared {
+            budgets: false,
+            ..Spared::default()
+        });
+        if !pods.is_empty() {
+            self.tell_budgets(&pods);
+        }
+    }
+
+    fn leave_but_for(&mut self, spared: Spared) -> Vec<PodId> {
+        let before = std::mem::replace(&mut self.world.spared, spared);
+        self.world.piled.clear();
+        let mut pods = self.leave_for_it(None, false);
+        if pods.is_empty() {
+            pods = self.leave_for_it(None, true);
+        }
+        self.world.spared = before;
+        self.world.piled.clear();
+        pods
+    }
+
+    /// These are left alone until they have run for as long as their queues say.
+    fn tell_young(&mut self, pods: &[PodId]) {
+        let young = pods.iter().filter_map(|id| {
+            let pod = self.world.pod(*id)?;
+            Some((self.world.protected_until(pod)?, pod.job))
+        });
+        let young: Vec<(Timestamp, JobId)> = young.collect();
+        let Some((until, job)) = young.iter().max().copied() else {
+            return;
+        };
+        let queue = self.world.job(job).map(|j| j.queue).unwrap_or_default();
+        let name = self.world.tree.node(queue).name.clone();
+        let secs = SignedDuration::from_secs;
+        let within = secs(until.duration_since(self.now).as_secs().max(1));
+        let whole = secs(self.world.min_runtime_secs(job));
+        let text = format!(
+            "{} of {} pod(s) that would leave for it are protected for another {within:#}: work of \
+             queue {name} is left alone for {whole:#} after its start",
+            young.len(),
+            pods.len()
+        );
+        self.tell(Change::MinRuntime, text);
+    }
+
+    /// Budgets that let fewer of these leave than would have to.
+    fn tell_budgets(&mut self, pods: &[PodId]) {
+        let mut asked: BTreeMap<BudgetId, i64> = BTreeMap::new();
+        let mut several = None;
+        for pod in pods {
+            match self.world.guard(*pod) {
+                Guard::None => {}
+                Guard::One(budget) => *asked.entry(budget).or_default() += 1,
+                Guard::Several => several = several.or(Some(*pod)),
+            }
+        }
+        let mut parts: Vec<String> = Vec::new();
+        for (budget, pods) in asked {
+            let allowed = self.world.allowance(budget).max(0);
+            if allowed < pods {
+                let name = self.world.state.budgets.name(budget);
+                parts.push(format!(
+                    "disruption budget {name} lets {allowed} of the {pods} pod(s) go that would \
+                     have to leave for it"
+                ));
+            }
+        }
+        if let Some(pod) = several.and_then(|id| self.world.pod(id)) {
+            let meta = &pod.pod.meta;
+            parts.push(format!(
+                "pod {}/{} is in more than one disruption budget, so that the server evicts it for \
+                 nobody",
+                meta.namespace, meta.name
+            ));
+        }
+        if !parts.is_empty() {
+            self.tell(Change::Budget, parts.join("; "));
+        }
     }
 
     fn tell_denied(&mut self, denied: &Denied) {

@@ -10,6 +10,7 @@
 
 mod amounts;
 mod backfill;
+mod budgets;
 mod changes;
 mod class;
 mod config;

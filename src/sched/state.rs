@@ -6,20 +6,21 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use super::amounts::Ask;
+use super::budgets::{Budgets, News};
 use super::changes::Changes;
 use super::class::{Class, ClassId, Classes};
 use super::config::SchedConfig;
 use super::gang::GangKey;
 use super::holds::{Held, Holds};
 use super::memo::Memo;
-use super::queue::{PastUse, Tree, to_milli_gpu};
+use super::queue::{PastUse, Quotas, Tree, to_milli_gpu};
 use super::rows::Rows;
 use super::turn::Kept;
 use super::uid_map::UidMap;
 use super::view::{RowId, Rules};
 use crate::model::{
-    Change, Decision, DecisionKind, Delta, Gone, Job, Kind, Node, Pod, PriorityClass, Queue,
-    Reason, SourceReport, SourceState, Str, Uid, VolumeClaim, VolumeTopology,
+    Change, Decision, DecisionKind, Delta, Foreign, ForeignKind, Gone, Job, Kind, Node, Pod,
+    PriorityClass, Queue, Reason, SourceReport, SourceState, Str, Uid, VolumeClaim, VolumeTopology,
 };
 use crate::plan::Hold;
 
@@ -86,8 +87,10 @@ pub struct State {
     sources: BTreeMap<(Kind, Option<Str>), SourceReport>,
     pub(super) clock: Option<Timestamp>,
     queues: BTreeMap<Str, Arc<Queue>>,
+    quotas: Quotas,
     tree: Arc<Tree>,
     pub(super) holds: Holds,
+    pub(super) budgets: Budgets,
     /// What each namespace has used, faded.
     past: BTreeMap<Str, PastUse>,
     counted_at: Option<Timestamp>,
@@ -199,6 +202,15 @@ impl State {
                 self.queues.remove(&gone.name);
                 self.rebuild_tree();
             }
+            Delta::Budget(Change::Set(budget)) => {
+                let news = self.budgets.set(budget);
+                self.budget_changed(news, &budget.meta.namespace);
+            }
+            Delta::Budget(Change::Gone(gone)) => {
+                let news = self.budgets.remove(gone);
+                self.budget_changed(news, &gone.namespace);
+            }
+            Delta::Foreign(ForeignKind::ResourceQuota, change) => self.quota_changed(change),
             Delta::Source(report) => {
                 self.sources
                     .insert((report.kind, report.namespace.clone()), report.clone());
@@ -221,7 +233,7 @@ impl State {
             let created = q.meta.created.unwrap_or(Timestamp::MAX);
             (created, q.meta.name.clone())
         });
-        self.tree = Arc::new(Tree::new(&queues));
+        self.tree = Arc::new(Tree::new(&queues, self.quotas.limits()));
         let namespaces: BTreeSet<Str> = self
             .pods
             .values()
@@ -239,6 +251,31 @@ impl State {
         if !self.tree.knows_namespace(namespace) {
             // What is wrong with its queue is told for each pod that waits.
             let _ = Arc::make_mut(&mut self.tree).of_namespace(namespace);
+        }
+    }
+
+    /// A quota on GPUs limits a namespace that no GpuQueue names.
+    fn quota_changed(&mut self, change: &Change<Foreign>) {
+        let namespace = match change {
+            Change::Set(quota) => self.quotas.set(quota),
+            Change::Gone(gone) => self.quotas.remove(&gone.uid),
+        };
+        if namespace.is_some_and(|ns| self.tree.is_of_its_own(&ns)) {
+            self.rebuild_tree();
+        }
+    }
+
+    fn budget_changed(&mut self, news: News, namespace: &Str) {
+        if news == News::Pods {
+            for tracked in self.pods.values() {
+                let meta = &tracked.pod.meta;
+                if meta.namespace == *namespace && tracked.place.is_some() {
+                    self.changed.push(&meta.uid);
+                }
+            }
+        }
+        if news != News::None {
+            self.freed += 1;
         }
     }
 
@@ -366,6 +403,8 @@ impl State {
             Kind::VolumeClaim,
             Kind::Volume,
             Kind::GpuQueue,
+            Kind::Budget,
+            Kind::Foreign(ForeignKind::ResourceQuota),
         ]
         .into_iter()
         .filter(|kind| {

@@ -28,7 +28,11 @@ object! { SelectorRead {
     terms: Vec<TermRead> = "nodeSelectorTerms",
 }}
 
-fn expressions(read: Vec<ExpressionRead>, ctx: &mut Ctx<'_>) -> Option<Box<[MatchExpression]>> {
+pub(super) fn expressions(
+    read: Vec<ExpressionRead>,
+    at: &'static str,
+    ctx: &mut Ctx<'_>,
+) -> Option<Box<[MatchExpression]>> {
     read.into_iter()
         .map(|e| {
             let operator = match &*e.operator.0 {
@@ -39,10 +43,7 @@ fn expressions(read: Vec<ExpressionRead>, ctx: &mut Ctx<'_>) -> Option<Box<[Matc
                 "Gt" => Operator::Gt,
                 "Lt" => Operator::Lt,
                 other => {
-                    ctx.note_at(
-                        "spec.affinity",
-                        format_args!("{} is no operator", quoted(other)),
-                    );
+                    ctx.note_at(at, format_args!("{} is no operator", quoted(other)));
                     return None;
                 }
             };
@@ -60,9 +61,11 @@ impl SelectorRead {
     pub(super) fn finish(self, ctx: &mut Ctx<'_>) -> Selector {
         let mut terms = Vec::with_capacity(self.terms.len());
         for term in self.terms {
-            let (Some(labels), Some(fields)) =
-                (expressions(term.labels, ctx), expressions(term.fields, ctx))
-            else {
+            let at = "spec.affinity";
+            let (Some(labels), Some(fields)) = (
+                expressions(term.labels, at, ctx),
+                expressions(term.fields, at, ctx),
+            ) else {
                 continue;
             };
             if !(labels.is_empty() && fields.is_empty()) {

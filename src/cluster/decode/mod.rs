@@ -4,6 +4,7 @@
 //! rest is read; only an object without a name and UID is refused as a whole.
 
 mod amounts;
+mod budget;
 mod claim;
 mod constraints;
 mod group;
@@ -29,8 +30,8 @@ use self::constraints::ConstraintsPool;
 use self::intern::Interner;
 use self::read::{Ctx, Read, Slot};
 use crate::model::{
-    Change, Delta, Event, Foreign, ForeignKind, Gone, Job, Kind, Meta, Namespace, Node, Pod,
-    PriorityClass, Queue, ResourceClaim, Str, VolumeClaim, VolumeTopology, clean,
+    Change, Delta, DisruptionBudget, Event, Foreign, ForeignKind, Gone, Job, Kind, Meta, Namespace,
+    Node, Pod, PriorityClass, Queue, ResourceClaim, Str, VolumeClaim, VolumeTopology, clean,
 };
 
 /// A decoded object of any watched kind.
@@ -58,6 +59,8 @@ pub enum Object {
     ResourceClaim(Arc<ResourceClaim>),
     /// A GpuQueue.
     Queue(Arc<Queue>),
+    /// A PodDisruptionBudget.
+    Budget(Arc<DisruptionBudget>),
 }
 
 impl Object {
@@ -75,6 +78,7 @@ impl Object {
             Object::Foreign(_, o) => &o.meta,
             Object::ResourceClaim(o) => &o.meta,
             Object::Queue(o) => &o.meta,
+            Object::Budget(o) => &o.meta,
         }
     }
 
@@ -92,6 +96,7 @@ impl Object {
             Object::Foreign(kind, o) => Delta::Foreign(kind, Change::Set(o)),
             Object::ResourceClaim(o) => Delta::ResourceClaim(Change::Set(o)),
             Object::Queue(o) => Delta::Queue(Change::Set(o)),
+            Object::Budget(o) => Delta::Budget(Change::Set(o)),
         }
     }
 
@@ -115,6 +120,7 @@ impl Object {
             Object::Foreign(kind, _) => Delta::Foreign(*kind, Change::Gone(gone)),
             Object::ResourceClaim(_) => Delta::ResourceClaim(Change::Gone(gone)),
             Object::Queue(_) => Delta::Queue(Change::Gone(gone)),
+            Object::Budget(_) => Delta::Budget(Change::Gone(gone)),
         }
     }
 }
@@ -229,6 +235,8 @@ impl Decoder {
                 .and_then(|o| Ok(Object::ResourceClaim(Arc::new(o.finish(c)?)))),
             Kind::GpuQueue => read_from::<queue::QueueRead, D>(json, c)?
                 .and_then(|o| Ok(Object::Queue(Arc::new(o.finish(c)?)))),
+            Kind::Budget => read_from::<budget::BudgetRead, D>(json, c)?
+                .and_then(|o| Ok(Object::Budget(Arc::new(o.finish(c)?)))),
         })
     }
 }

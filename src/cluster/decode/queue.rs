@@ -88,7 +88,7 @@ impl QueueRead {
                 within_queue,
                 borrow_up_to_priority: spec.preemption.borrow,
             },
-            min_runtime_secs: i64::from(spec.preemption.min_runtime.unwrap_or(0)),
+            min_runtime_secs: spec.preemption.min_runtime.map(i64::from),
             // Last: it takes the notes.
             meta: self.meta.finish(ctx)?,
         })
@@ -137,7 +137,7 @@ mod tests {
         );
         assert_eq!(q.preemption.reclaim, ReclaimFrom::LowerPriority);
         assert!(!q.preemption.within_queue && q.meta.unreadable.is_empty());
-        assert_eq!(q.min_runtime_secs, 600);
+        assert_eq!(q.min_runtime_secs, Some(600));
     }
 
     #[test]
@@ -157,5 +157,6 @@ mod tests {
         }
         let empty = read("{}");
         assert_eq!((empty.weight, empty.terms.len()), (1, 0));
+        assert_eq!(empty.min_runtime_secs, None);
     }
 }

@@ -17,6 +17,7 @@ fn group(kind: Kind, version: Option<&str>) -> Cow<'static, str> {
         }
         Kind::ResourceClaim => "/apis/resource.k8s.io/v1".into(),
         Kind::GpuQueue => "/apis/gpudeck.dev/v1alpha1".into(),
+        Kind::Budget => "/apis/policy/v1".into(),
         _ => "/api/v1".into(),
     }
 }
@@ -27,7 +28,12 @@ pub(super) fn is_namespaced(kind: Kind) -> bool {
         Kind::Foreign(kind) => kind.api().namespaced,
         _ => matches!(
             kind,
-            Kind::Pod | Kind::Job | Kind::Event | Kind::VolumeClaim | Kind::ResourceClaim
+            Kind::Pod
+                | Kind::Job
+                | Kind::Event
+                | Kind::VolumeClaim
+                | Kind::ResourceClaim
+                | Kind::Budget
         ),
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::faults::faults;
 use super::{Asker, fill};
 use crate::model::{Queue, QueuePreemption, QueueTerms, Str, Tier};
 
@@ -73,7 +74,8 @@ pub(in crate::sched) struct QueueNode {
     pub(in crate::sched) weight: i64,
     pub(in crate::sched) band: i32,
     pub(in crate::sched) preemption: QueuePreemption,
-    pub(in crate::sched) min_runtime_secs: i64,
+    /// As stated by it or by the nearest queue above that states it.
+    pub(in crate::sched) min_runtime_secs: Option<i64>,
 }
 
 impl QueueNode {
@@ -92,18 +94,21 @@ pub(in crate::sched) struct Tree {
     by_name: BTreeMap<Str, QueueId>,
     /// Why the pods of a namespace wait.
     faulty_namespaces: BTreeMap<Str, Str>,
+    /// What a namespace that no queue names never exceeds.
+    quotas: BTreeMap<Str, Parts>,
     faults: BTreeMap<Str, Str>,
 }
 
 impl Default for Tree {
     fn default() -> Self {
-        Tree::new(&[])
+        Tree::new(&[], BTreeMap::new())
     }
 }
 
 impl Tree {
-    /// Builds the tree of these queues; their order decides among equals.
-    pub(in crate::sched) fn new(queues: &[Arc<Queue>]) -> Self {
+    /// Builds the tree of these queues; their order decides among equals. Namespaces without one
+    /// are limited by `quotas`.
+    pub(in crate::sched) fn new(queues: &[Arc<Queue>], quotas: BTreeMap<Str, Parts>) -> Self {
         let pools = pools(queues);
         let root = QueueNode {
             name: "cluster".into(),
@@ -114,7 +119,7 @@ impl Tree {
             weight: 1,
             band: 0,
             preemption: QueuePreemption::default(),
-            min_runtime_secs: 0,
+            min_runtime_secs: None,
         };
         let mut tree = Tree {
             nodes: vec![root],
@@ -122,6 +127,7 @@ impl Tree {
             by_namespace: BTreeMap::new(),
             by_name: BTreeMap::new(),
             faulty_namespaces: BTreeMap::new(),
+            quotas,
             faults: faults(queues),
         };
         let mut left: Vec<&Arc<Queue>> = queues
@@ -162,7 +168,10 @@ impl Tree {
             weight: queue.weight,
             band: queue.band,
             preemption: queue.preemption,
-            min_runtime_secs: queue.min_runtime_secs.max(0),
+            min_runtime_secs: queue
+                .min_runtime_secs
+                .map(|secs| secs.max(0))
+                .or(self.node(parent).min_runtime_secs),
         });
         self.by_name.insert(queue.meta.name.clone(), id);
         true
@@ -221,16 +230,21 @@ impl Tree {
         if let Some(why) = self.faulty_namespaces.get(namespace) {
             return Err(why.clone());
         }
+        // The quota is one for all kinds of GPU: the server holds their sum within it.
+        let due = Due {
+            guaranteed: 0,
+            limit: self.quotas.get(namespace).copied(),
+        };
         let id = self.push(QueueNode {
             name: namespace.clone(),
             parent: ROOT,
             children: Vec::new(),
             depth: 1,
-            due: vec![Due::default(); self.pools.len()],
+            due: vec![due; self.pools.len()],
             weight: 1,
             band: 0,
             preemption: QueuePreemption::default(),
-            min_runtime_secs: 0,
+            min_runtime_secs: None,
         });
         self.by_namespace.insert(namespace.clone(), id);
         Ok(id)
@@ -239,6 +253,18 @@ impl Tree {
     /// The namespace has a queue, or a faulty one.
     pub(in crate::sched) fn knows_namespace(&self, namespace: &str) -> bool {
         self.by_namespace.contains_key(namespace) || self.faulty_namespaces.contains_key(namespace)
+    }
+
+    /// The namespace is a queue by itself, or would be.
+    pub(in crate::sched) fn is_of_its_own(&self, namespace: &str) -> bool {
+        if self.faulty_namespaces.contains_key(namespace) {
+            return false;
+        }
+        let id = self.by_namespace.get(namespace);
+        id.is_none_or(|id| {
+            let node = self.node(*id);
+            *node.name == *namespace && !self.by_name.values().any(|named| named == id)
+        })
     }
 
     /// The queue of a namespace that [`Tree::of_namespace`] was asked for before; else the cluster.
@@ -433,7 +459,7 @@ static NOWHERE: std::sync::LazyLock<QueueNode> = std::sync::LazyLock::new(|| Que
     weight: 0,
     band: 0,
     preemption: QueuePreemption::default(),
-    min_runtime_secs: 0,
+    min_runtime_secs: None,
 });
 
 fn at(list: &[Parts], id: QueueId) -> Parts {
@@ -470,109 +496,6 @@ fn due_in(terms: &[QueueTerms], pool: &Pool) -> Due {
             guaranteed: of_milli_gpu(t.guaranteed_milli_gpu),
             limit: t.limit_milli_gpu.map(of_milli_gpu),
         })
-}
-
-/// What is wrong with each faulty queue, in words.
-fn faults(queues: &[Arc<Queue>]) -> BTreeMap<Str, Str> {
-    let parents: BTreeMap<&Str, Option<&Str>> = queues
-        .iter()
-        .map(|q| (&q.meta.name, q.parent.as_ref()))
-        .collect();
-    let mut faults: BTreeMap<Str, Str> = BTreeMap::new();
-    let mut owner: BTreeMap<&Str, &Str> = BTreeMap::new();
-    for queue in queues {
-        let name = &queue.meta.name;
-        if let Some(why) = own_fault(queue).or_else(|| above(name, &parents)) {
-            faults.insert(name.clone(), why.into());
-        }
-        for namespace in &queue.namespaces {
-            if let Some(other) = owner.insert(namespace, name)
-                && other != name
-            {
-                let why: Str = format!(
-                    "namespace {namespace} is in queues {other} and {name}: it can be in one only"
-                )
-                .into();
-                faults.entry(name.clone()).or_insert_with(|| why.clone());
-                faults.entry(other.clone()).or_insert(why);
-            }
-        }
-    }
-    // What lies below a faulty queue has no place either.
-    loop {
-        let below: Vec<(Str, Str)> = queues
-            .iter()
-            .filter(|q| !faults.contains_key(&q.meta.name))
-            .filter_map(|q| {
-                let parent = q.parent.as_ref().filter(|p| faults.contains_key(*p))?;
-                let why = format!("its parent {parent} cannot be used");
-                Some((q.meta.name.clone(), why.into()))
-            })
-            .collect();
-        if below.is_empty() {
-            return faults;
-        }
-        faults.extend(below);
-    }
-}
-
-fn own_fault(queue: &Queue) -> Option<String> {
-    if let [first, ..] = &*queue.meta.unreadable {
-        return Some(format!("not all of it could be read: {first}"));
-    }
-    if queue.weight < 0 {
-        return Some(format!(
-            "weight {} is negative; 0 or more is right",
-            queue.weight
-        ));
-    }
-    for (at, terms) in queue.terms.iter().enumerate() {
-        let kind = terms.model.as_deref().unwrap_or("all models");
-        if terms.guaranteed_milli_gpu < 0 {
-            return Some(format!("the guarantee for {kind} is negative"));
-        }
-        if let Some(limit) = terms.limit_milli_gpu {
-            if limit < 0 {
-                return Some(format!("the limit for {kind} is negative"));
-            }
-            if limit < terms.guaranteed_milli_gpu {
-                return Some(format!(
-                    "the limit for {kind} is below the guarantee; at least as much is right"
-                ));
-            }
-        }
-        let twice = queue
-            .terms
-            .iter()
-            .take(at)
-            .any(|t| t.model == terms.model && t.tier == terms.tier);
-        if twice {
-            return Some(format!("{kind} is named twice"));
-        }
-    }
-    None
-}
-
-/// The parent does not exist, or the way up comes back.
-fn above(name: &Str, parents: &BTreeMap<&Str, Option<&Str>>) -> Option<String> {
-    let mut seen = vec![name];
-    let mut at = name;
-    while let Some(Some(parent)) = parents.get(at) {
-        if !parents.contains_key(parent) {
-            // Only the queue that names it is to blame; those below follow from it.
-            return (at == name).then(|| format!("its parent {parent} does not exist"));
-        }
-        if seen.contains(parent) {
-            let way: Vec<&str> = seen.iter().map(|s| &***s).collect();
-            return Some(format!(
-                "it is below itself ({} > {parent}); a tree has no cycles",
-                way.join(" > ")
-            ));
-        }
-        seen.push(parent);
-        at = parent;
-    }
-    None
 }
 
 #[cfg(test)]

@@ -289,7 +289,7 @@ impl Hunt<'_> {
                 continue;
             }
             let mut spare: Vec<PodId> = here.clone();
-            spare.retain(|p| !world.is_protected(*p));
+            spare.retain(|p| !world.is_protected(*p) && world.may_leave(&[*p]));
             spare.sort_by_key(|p| (world.loss(&[*p]), Reverse(*p)));
             for pod in spare.iter().take(surplus) {
                 if let Some(price) = world.price(self.claimant, self.shares, job, &[*pod]) {

@@ -292,8 +292,10 @@ impl World<'_> {
             if self.spot_on(pod, node).is_some() {
                 break;
             }
-            if let Some(spot) = self.pod(id).and_then(|p| p.spot) {
-                self.lift(id);
+            if let Some(spot) = self.pod(id).and_then(|p| p.spot)
+                && self.may_leave(&[id])
+            {
+                self.send_off(id);
                 lifted.push((id, (job, spot)));
             }
         }
@@ -305,6 +307,7 @@ impl World<'_> {
         while let Some((id, (job, spot))) = lifted.pop() {
             let mark = self.mark();
             self.put(id, spot);
+            self.stays(id);
             if self.spot_on(pod, node).is_some() {
                 continue;
             }
@@ -325,10 +328,10 @@ impl World<'_> {
                 let Some(spot) = row.spot.filter(|_| !row.waiting) else {
                     continue;
                 };
-                if self.is_protected(pod) {
+                if self.is_protected(pod) || !self.may_leave(&[pod]) {
                     return None;
                 }
-                self.lift(pod);
+                self.send_off(pod);
                 lifted.insert(pod, (*id, spot));
             }
         }

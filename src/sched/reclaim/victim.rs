@@ -49,6 +49,7 @@ impl World<'_> {
         if let [only] = &*row.pods {
             let pod = self.pod(*only)?;
             let leaves = pod.spot.is_some() && !pod.waiting && !self.is_protected(*only);
+            let leaves = leaves && self.may_leave(&[*only]);
             return (leaves && here.contains(only) && row.min <= 1).then(|| vec![*only]);
         }
         let running = |p: &&PodId| {
@@ -59,7 +60,7 @@ impl World<'_> {
         let count = u32::try_from(all.len()).unwrap_or(u32::MAX);
         if count > row.min {
             // The one whose end costs least, the last among equals.
-            let free = |p: &&PodId| !self.is_protected(**p);
+            let free = |p: &&PodId| !self.is_protected(**p) && self.may_leave(&[**p]);
             let pod = here
                 .iter()
                 .filter(running)
@@ -68,7 +69,8 @@ impl World<'_> {
             return Some(vec![*pod]);
         }
         let any_here = here.iter().any(|p| all.contains(p));
-        (any_here && !all.iter().any(|p| self.is_protected(*p))).then_some(all)
+        let protected = || all.iter().any(|p| self.is_protected(*p));
+        (any_here && !protected() && self.may_leave(&all)).then_some(all)
     }
 
     /// GPU-milliseconds of work that the end of these pods costs.
@@ -111,7 +113,7 @@ impl World<'_> {
             .filter_map(|p| Some((*p, self.pod(*p)?.spot?)))
             .collect();
         for (pod, _) in &pods {
-            self.lift(*pod);
+            self.send_off(*pod);
         }
         Victim { job, pods, grade }
     }
@@ -125,6 +127,7 @@ impl World<'_> {
                 return false;
             }
             self.put(*pod, *spot);
+            self.stays(*pod);
         }
         true
     }

@@ -13,6 +13,7 @@ mod filters;
 mod flow;
 mod fuzz;
 mod gangs;
+mod guards;
 mod history;
 mod hostile;
 mod moves;

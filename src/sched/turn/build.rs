@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::guard::{Spared, spent};
 use super::shape::{Shape, ShapeId, parts_of};
 use super::tables::{JobId, JobRow, Order, PodId, PodRow, Seen, Spot, Tables};
 use super::world::World;
@@ -87,6 +88,8 @@ impl<'a> World<'a> {
             exhausted: false,
             cleared: 0,
             piled: BTreeMap::new(),
+            spared: Spared::default(),
+            spent: spent(state),
             t: kept.unwrap_or_default(),
         };
         world.widen();
@@ -407,6 +410,7 @@ impl<'a> World<'a> {
             saved: saved_at(pod),
             runtime_secs: crate::sched::backfill::runtime_secs(pod),
             left_alone: self.state.holds.is_left_alone(&pod.meta.uid),
+            guard: self.state.budgets.guard_of(pod),
         };
         (row, spot)
     }

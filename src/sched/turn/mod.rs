@@ -3,6 +3,7 @@
 
 mod build;
 mod gang;
+mod guard;
 mod leave;
 mod nodes;
 mod open;
@@ -14,6 +15,7 @@ mod world;
 
 pub(super) use build::NewJob;
 pub(super) use gang::Search;
+pub(super) use guard::Spared;
 pub(super) use order::{Lines, Ratio, Unit};
 pub(super) use round::Failed;
 pub(super) use shape::{ShapeId, parts_of};

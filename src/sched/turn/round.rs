@@ -103,11 +103,8 @@ impl World<'_> {
             verdicts = Verdicts::default();
         }
         // Most have run for longer than any queue asks for.
-        let queues = (0..self.tree.len()).map(|at| self.tree.node(QueueId(at)).min_runtime_secs);
-        let longest = queues
-            .max()
-            .unwrap_or(0)
-            .max(self.state.config.min_runtime_secs);
+        let queues = (0..self.tree.len()).map(|at| self.min_runtime_of(QueueId(at)));
+        let longest = queues.max().unwrap_or(0);
         let long_ago = self
             .now
             .checked_sub(SignedDuration::from_secs(longest))
@@ -119,12 +116,7 @@ impl World<'_> {
             {
                 return None;
             }
-            let secs = self.min_runtime_secs(pod.job);
-            let until = pod
-                .began?
-                .checked_add(SignedDuration::from_secs(secs))
-                .ok()?;
-            (pod.spot.is_some() && until > self.now).then_some(until)
+            self.protected_until(pod)
         };
         if verdicts.failed.is_empty() && verdicts.hopeless.is_empty() {
             self.t.verdicts = verdicts;
@@ -464,7 +456,7 @@ impl Round<'_> {
         self.evict(for_job, &found.victims);
         let mut by_job: BTreeMap<JobId, Vec<(PodId, Spot)>> = BTreeMap::new();
         for (pod, old, new) in &found.moved {
-            self.world.lift(*pod);
+            self.world.send_off(*pod);
             self.leave(*pod, *old, for_job, None);
             let job = self.world.pod(*pod).map_or(for_job, |p| p.job);
             by_job.entry(job).or_default().push((*pod, *new));
@@ -523,7 +515,7 @@ impl Round<'_> {
     fn evict(&mut self, for_job: JobId, victims: &[Victim]) {
         for victim in victims {
             for (pod, spot) in &victim.pods {
-                self.world.lift(*pod);
+                self.world.send_off(*pod);
                 self.leave(*pod, *spot, for_job, Some(victim.grade));
             }
         }

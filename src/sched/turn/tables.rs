@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use super::round::{Failed, Hopeless};
 use super::shape::{Shape, ShapeId};
 use crate::model::{Pod, Reason, Str, Uid};
+use crate::sched::budgets::{BudgetId, Guard};
 use crate::sched::class::Class;
 use crate::sched::gang::GangKey;
 use crate::sched::queue::{Parts, QueueId};
@@ -57,6 +58,8 @@ pub(in crate::sched) struct PodRow {
     pub(in crate::sched) runtime_secs: Option<i64>,
     /// The server has just refused its eviction.
     pub(in crate::sched) left_alone: bool,
+    /// The disruption budgets that it is in.
+    pub(in crate::sched) guard: Guard,
 }
 
 /// Submit order: creation, namespace, name, UID.
@@ -110,6 +113,8 @@ pub(super) enum Undo {
     Took(RowId, Arc<Class>, Held),
     /// This was counted for a queue.
     Counted(QueueId, usize, Parts),
+    /// So many pods were counted in a disruption budget.
+    Spent(BudgetId, i64),
 }
 
 /// What of one node is counted in the capacity of its pool.

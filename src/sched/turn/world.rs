@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::guard::Spared;
 use super::shape::{ShapeId, parts_of};
 use super::tables::Undo;
 pub(in crate::sched) use super::tables::{JobId, JobRow, PodId, PodRow, Spot, Tables};
@@ -36,6 +37,10 @@ pub(in crate::sched) struct World<'a> {
     pub(in crate::sched) cleared: usize,
     /// Nodes that may be cleared, by who asks.
     pub(in crate::sched) piled: BTreeMap<PileKey, Piled>,
+    /// What keeps running work from being evicted.
+    pub(in crate::sched) spared: Spared,
+    /// By budget: pods that leave in this round and count in it.
+    pub(super) spent: Vec<i64>,
     pub(super) t: Tables,
 }
 
@@ -224,7 +229,7 @@ impl<'a> World<'a> {
         job.priority.saturating_add(points)
     }
 
-    fn ran_secs(&self, pod: &PodRow) -> i64 {
+    pub(super) fn ran_secs(&self, pod: &PodRow) -> i64 {
         pod.began
             .map_or(0, |t| self.now.duration_since(t).as_secs().max(0))
     }
@@ -237,20 +242,6 @@ impl<'a> World<'a> {
             .map(|t| self.now.duration_since(t).as_secs().max(0));
         let lost = saved.map_or(ran, |s| s.min(ran));
         lost.saturating_add(self.state.config.restart_secs)
-    }
-
-    /// A job that has started is left alone for so long.
-    pub(super) fn min_runtime_secs(&self, job: JobId) -> i64 {
-        self.job(job)
-            .map_or(0, |j| self.tree.node(j.queue).min_runtime_secs)
-            .max(self.state.config.min_runtime_secs)
-    }
-
-    /// A pod that runs may not be evicted yet, whatever its job says.
-    pub(in crate::sched) fn is_protected(&self, id: PodId) -> bool {
-        self.pod(id).is_some_and(|pod| {
-            !pod.waiting && (pod.left_alone || self.ran_secs(pod) < self.min_runtime_secs(pod.job))
-        })
     }
 
     /// A mark to go back to.
@@ -287,6 +278,7 @@ impl<'a> World<'a> {
                 Undo::Counted(queue, pool, parts) => {
                     self.t.count(&self.tree, queue, pool, -parts, false);
                 }
+                Undo::Spent(budget, pods) => self.count_spent(budget, -pods),
             }
         }
     }

@@ -447,7 +447,7 @@ fn queue_of(case: &Case, form: &QueueForm, now: Timestamp, at: i64) -> Result<Qu
             within_queue,
             borrow_up_to_priority: form.preemption.borrow_up_to_priority,
         },
-        min_runtime_secs: 0,
+        min_runtime_secs: None,
     })
 }
 

@@ -169,6 +169,7 @@ fn has(seen: &Seen, kind: Kind, namespace: &str, name: &str) -> bool {
         | Kind::Volume
         | Kind::ResourceClaim
         | Kind::GpuQueue
+        | Kind::Budget
         | Kind::Foreign(_) => false,
     }
 }

@@ -22,7 +22,7 @@ fn queue(name: &str, parent: Option<&str>, guaranteed: i64, limit: Option<i64>) 
 
 fn tree(queues: Vec<Queue>) -> Tree {
     let queues: Vec<Arc<Queue>> = queues.into_iter().map(Arc::new).collect();
-    Tree::new(&queues)
+    Tree::new(&queues, BTreeMap::new())
 }
 
 fn shares(tree: &Tree, gpus: i64, demand: &[(&str, i64)]) -> Vec<i64> {
