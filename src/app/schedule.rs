@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ahash::{AHashMap, AHashSet};
+use jiff::{SignedDuration, Timestamp};
 use tokio::sync::mpsc;
 use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::Instant;
@@ -26,6 +27,8 @@ const LEASE: (&str, &str) = ("kube-system", "gpudeck-scheduler");
 const GATHER: Duration = Duration::from_millis(15);
 /// How often it is decided again although nothing came: assumed bindings expire by time.
 const HEARTBEAT: Duration = Duration::from_secs(5);
+/// How often queues are told what they use, where that has changed.
+const TELL_QUEUES: SignedDuration = SignedDuration::from_secs(5);
 /// Groups that are written at once.
 const GROUPS_IN_FLIGHT: usize = 32;
 /// Groups decided and not yet written, above which no more is decided.
@@ -70,6 +73,8 @@ struct Loop {
     /// Decisions on their way to every consumer. Unbounded: the bus waits for this task, so this
     /// task must never wait for the bus.
     told: mpsc::UnboundedSender<Vec<Delta>>,
+    /// When queues were told last what they use.
+    queues_told: Option<Timestamp>,
     backlog: VecDeque<Vec<Action>>,
     in_flight: JoinSet<Written>,
     /// What the tasks in flight were given.
@@ -111,6 +116,7 @@ pub async fn run(
         unconfirmed: AHashMap::new(),
         cut_off: AHashSet::new(),
         told,
+        queues_told: None,
         backlog: VecDeque::new(),
         in_flight: JoinSet::new(),
         sent: AHashMap::new(),
@@ -219,8 +225,24 @@ impl Loop {
         }
         self.tell(decisions);
         self.backlog.extend(groups);
+        if !more {
+            self.tell_queues(now);
+        }
         self.write_more();
         more
+    }
+
+    /// Tells queues what they use, once in a while.
+    fn tell_queues(&mut self, now: Timestamp) {
+        let age = self.queues_told.map(|at| now.duration_since(at));
+        if age.is_some_and(|age| !age.is_negative() && age < TELL_QUEUES) {
+            return;
+        }
+        self.queues_told = Some(now);
+        for action in sched::tell_queues(&self.state, now) {
+            self.state.assume(&action);
+            self.backlog.push_back(vec![action]);
+        }
     }
 
     /// Folds decisions into our own state at once (they must not be made twice) and tells all.
@@ -318,6 +340,16 @@ impl Loop {
                 } => (pod, namespace, name),
                 Action::Evict { .. } => {
                     news.extend(self.settle_eviction(action, outcome));
+                    continue;
+                }
+                // A queue that has changed is told again when the watch shows it.
+                Action::TellQueue { .. } => {
+                    if matches!(outcome, Outcome::NotBegun { .. }) {
+                        self.state.take_back(action);
+                    }
+                    if *outcome != Outcome::Done {
+                        tracing::debug!(%action, ?outcome, "not told");
+                    }
                     continue;
                 }
             };

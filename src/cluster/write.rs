@@ -9,9 +9,10 @@ use http::Method;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
+use super::decode::READY;
 use super::http::{Api, ApiError};
 use super::source::ClientSource;
-use crate::model::{Str, clean};
+use crate::model::{QueueStatus, QueueUse, Str, clean};
 use crate::plan::Action;
 
 /// Writes under way at once.
@@ -198,6 +199,8 @@ async fn look(api: &Api, action: &Action) -> Option<Outcome> {
             name,
             ..
         } => (pod, namespace, name, None),
+        // What was written is told by the watch.
+        Action::TellQueue { .. } => return None,
     };
     let refused = |code, message: String| {
         Some(Outcome::Refused {
@@ -294,7 +297,66 @@ async fn perform(api: &Api, action: &Action, term: Option<u64>) -> Result<(), Ap
             api.send(Method::POST, &path, &body, WRITE_LIMIT).await?;
             Ok(())
         }
+        Action::TellQueue {
+            queue,
+            name,
+            version,
+            status,
+        } => {
+            if !is_segment(name) {
+                return Err(not_a_name(name));
+            }
+            let body: Value = json!({
+                "metadata": {"uid": &*queue.0, "resourceVersion": &*version.0},
+                "status": queue_status(status, term),
+            });
+            let path = format!("/apis/gpudeck.dev/v1alpha1/gpuqueues/{name}/status");
+            api.send(Method::PATCH, &path, &body, WRITE_LIMIT).await?;
+            Ok(())
+        }
     }
+}
+
+/// A status as the API has it. Annotations of a status are not kept, so the term is a field.
+fn queue_status(status: &QueueStatus, term: Option<u64>) -> Value {
+    let gpus = |milli: i64| match milli % 1_000 {
+        0 => (milli / 1_000).to_string(),
+        _ => format!("{milli}m"),
+    };
+    let sum = |of: fn(&QueueUse) -> i64| {
+        let parts = status.gpus.iter().map(of);
+        gpus(parts.fold(0, i64::saturating_add))
+    };
+    let list = status.gpus.iter().map(|u| {
+        let mut one = json!({
+            "allocated": gpus(u.used_milli_gpu),
+            "pending": gpus(u.waiting_milli_gpu),
+            "share": gpus(u.share_milli_gpu),
+        });
+        if let Some(map) = one.as_object_mut() {
+            let model = u.model.as_ref().map(|model| ("model", model.to_string()));
+            let tier = u.tier.map(|tier| ("tier", tier.name().to_owned()));
+            let words = model.into_iter().chain(tier);
+            map.extend(words.map(|(key, text)| (key.to_owned(), Value::String(text))));
+        }
+        one
+    });
+    let (ready, reason, message) = match &status.fault {
+        None => ("True", "InUse", "the scheduler uses it"),
+        Some(fault) => ("False", "Invalid", &**fault),
+    };
+    json!({
+        "allocated": sum(|u| u.used_milli_gpu),
+        "pending": sum(|u| u.waiting_milli_gpu),
+        "share": sum(|u| u.share_milli_gpu),
+        "gpus": list.collect::<Vec<Value>>(),
+        "jobs": {"running": status.running_jobs, "waiting": status.waiting_jobs},
+        "term": term,
+        "conditions": [{
+            "type": READY, "status": ready, "reason": reason, "message": message,
+            "lastTransitionTime": status.since.map(|at| format!("{at:.0}")),
+        }],
+    })
 }
 
 fn not_a_name(bad: &str) -> ApiError {
@@ -445,6 +507,52 @@ mod tests {
         assert_eq!(body["metadata"]["uid"], "uid-a");
         assert_eq!(body["metadata"]["annotations"][TERM_ANNOTATION], "7");
         assert_eq!(body["target"]["name"], "n1");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queues_status_names_the_version_it_was_counted_for_and_the_term() {
+        let (source, log) = server();
+        let used = QueueUse {
+            model: Some("H100-80".into()),
+            used_milli_gpu: 1_500,
+            waiting_milli_gpu: 8_000,
+            share_milli_gpu: 2_000,
+            ..QueueUse::default()
+        };
+        let status = QueueStatus {
+            gpus: [used].into(),
+            running_jobs: 1,
+            waiting_jobs: 2,
+            fault: None,
+            since: "2026-11-30T12:00:00.5Z".parse().ok(),
+        };
+        let tell = |name: &str| Action::TellQueue {
+            queue: Uid("uid-q".into()),
+            name: name.into(),
+            version: crate::model::ResourceVersion("41".into()),
+            status: Arc::new(status.clone()),
+        };
+        let writer = writer(source, Leads(Mutex::new(9)));
+        assert_eq!(writer.execute(&[tell("q")]).await, [Outcome::Done]);
+        let (path, body) = log.lock().unwrap()[0].clone();
+        assert_eq!(path, "/apis/gpudeck.dev/v1alpha1/gpuqueues/q/status");
+        assert_eq!(
+            body["metadata"],
+            json!({"uid": "uid-q", "resourceVersion": "41"})
+        );
+        assert_eq!(
+            body["status"],
+            json!({
+                "allocated": "1500m", "pending": "8", "share": "2", "term": 7,
+                "gpus": [{"model": "H100-80", "allocated": "1500m", "pending": "8", "share": "2"}],
+                "jobs": {"running": 1, "waiting": 2},
+                "conditions": [{"type": "Ready", "status": "True", "reason": "InUse",
+                    "message": "the scheduler uses it",
+                    "lastTransitionTime": "2026-11-30T12:00:00Z"}],
+            })
+        );
+        let outcomes = writer.execute(&[tell("../x")]).await;
+        assert!(matches!(outcomes[0], Outcome::Refused { code: 400, .. }));
     }
 
     #[tokio::test(start_paused = true)]

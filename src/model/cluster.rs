@@ -155,8 +155,8 @@ impl Cluster {
                 self.sources
                     .insert((report.kind, report.namespace.clone()), report.clone());
             }
-            // Only the scheduler folds queues.
-            Delta::Queue(_) => {}
+            Delta::Queue(Change::Set(queue)) => self.set_queue(queue),
+            Delta::Queue(Change::Gone(gone)) => self.remove_queue(gone),
             Delta::Decision(decision) => self.set_decision(decision),
             Delta::ResourceClaim(Change::Set(claim)) => self.set_claim(claim),
             Delta::ResourceClaim(Change::Gone(gone)) => self.remove_claim(&gone.uid),

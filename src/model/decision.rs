@@ -195,7 +195,7 @@ impl fmt::Display for Reason {
 }
 
 /// Thousandths of a GPU as GPUs: `2`, `0.5`.
-fn gpus(milli: i64) -> String {
+pub(super) fn gpus(milli: i64) -> String {
     let (whole, rest) = (milli / 1_000, (milli % 1_000).abs());
     if rest == 0 {
         return whole.to_string();

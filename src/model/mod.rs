@@ -71,7 +71,10 @@ pub use pod::{
 };
 pub use pricing::{Price, Pricing, Rate, TierRule};
 pub use quantity::{Quantity, QuantityError};
-pub use queue::{Queue, QueuePreemption, QueueTerms, ReclaimFrom};
+pub use queue::{
+    OUR_SCHEDULER, QUEUE_KIND, Queue, QueuePreemption, QueueStatus, QueueTerms, QueueUse,
+    ReclaimFrom,
+};
 pub use rank::Rank;
 pub use resources::{ContainerAsk, Resources, pod_requests};
 pub use telemetry::{

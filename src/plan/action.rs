@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::model::{Decision, Str, Uid};
+use crate::model::{Decision, QueueStatus, ResourceVersion, Str, Uid};
 
 /// An RBAC right that an action needs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -70,6 +70,17 @@ pub enum Action {
         /// By which right, and what it costs, in words.
         why: Str,
     },
+    /// Writes what a GpuQueue uses and is due into its status.
+    TellQueue {
+        /// The queue's UID.
+        queue: Uid,
+        /// Its name.
+        name: Str,
+        /// The version that it was counted for: a queue that has changed since is refused.
+        version: ResourceVersion,
+        /// What is told.
+        status: Arc<QueueStatus>,
+    },
 }
 
 /// Places that are kept for a job until its pods are bound or time is up.
@@ -106,13 +117,18 @@ impl Action {
                 resource: "pods/eviction",
                 verb: "create",
             },
+            Action::TellQueue { .. } => Verb {
+                group: "gpudeck.dev",
+                resource: "gpuqueues/status",
+                verb: "patch",
+            },
         }
     }
 
     /// Its danger class.
     pub fn danger(&self) -> Danger {
         match self {
-            Action::Bind { .. } => Danger::Safe,
+            Action::Bind { .. } | Action::TellQueue { .. } => Danger::Safe,
             Action::Evict { .. } => Danger::Disruptive,
         }
     }
@@ -140,6 +156,7 @@ impl fmt::Display for Action {
                 f,
                 "evict {namespace}/{name} from {node} for {for_namespace}/{for_name}: {why}"
             ),
+            Action::TellQueue { name, .. } => write!(f, "tell queue {name} what it uses"),
         }
     }
 }

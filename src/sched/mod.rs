@@ -36,6 +36,7 @@ mod overlay;
 pub mod place;
 mod problem;
 mod queue;
+mod queue_status;
 mod reclaim;
 mod rows;
 mod score;
@@ -63,5 +64,6 @@ pub use moves::{
     propose_recuts,
 };
 pub use queue::Ageing;
+pub use queue_status::tell_queues;
 pub use state::State;
 pub use traffic::{Reach, all_reduce_of};

@@ -20,7 +20,8 @@ use super::uid_map::UidMap;
 use super::view::{RowId, Rules};
 use crate::model::{
     Change, Decision, DecisionKind, Delta, Foreign, ForeignKind, Gone, Job, Kind, Node, Pod,
-    PriorityClass, Queue, Reason, SourceReport, SourceState, Str, Uid, VolumeClaim, VolumeTopology,
+    PriorityClass, Queue, Reason, ResourceVersion, SourceReport, SourceState, Str, Uid,
+    VolumeClaim, VolumeTopology,
 };
 use crate::plan::Hold;
 
@@ -86,7 +87,9 @@ pub struct State {
     pub(super) decisions: UidMap<Arc<Decision>>,
     sources: BTreeMap<(Kind, Option<Str>), SourceReport>,
     pub(super) clock: Option<Timestamp>,
-    queues: BTreeMap<Str, Arc<Queue>>,
+    pub(super) queues: BTreeMap<Str, Arc<Queue>>,
+    /// The version of each queue of which a status was written, and when.
+    pub(super) told_queues: BTreeMap<Str, (ResourceVersion, Option<Timestamp>)>,
     quotas: Quotas,
     tree: Arc<Tree>,
     pub(super) holds: Holds,
@@ -195,8 +198,12 @@ impl State {
                 }
             }
             Delta::Queue(Change::Set(queue)) => {
-                self.queues.insert(queue.meta.name.clone(), queue.clone());
-                self.rebuild_tree();
+                let name = queue.meta.name.clone();
+                let before = self.queues.insert(name, queue.clone());
+                // What is told of a queue changes often and decides nothing.
+                if before.is_none_or(|b| !b.says_the_same(queue)) {
+                    self.rebuild_tree();
+                }
             }
             Delta::Queue(Change::Gone(gone)) => {
                 self.queues.remove(&gone.name);

@@ -268,6 +268,11 @@ impl State {
                 self.freed += 1;
                 return;
             }
+            Action::TellQueue { name, version, .. } => {
+                let told = (version.clone(), self.clock);
+                self.told_queues.insert(name.clone(), told);
+                return;
+            }
         };
         let Some(tracked) = self.pods.get_mut(uid) else {
             return;
@@ -310,6 +315,7 @@ impl State {
                 self.freed += 1;
                 return;
             }
+            Action::TellQueue { .. } => return,
         };
         if self.assumed.get(uid).is_some_and(|a| a.node == *node) {
             self.unassume(uid);
@@ -325,6 +331,9 @@ impl State {
                 self.changed.push(pod);
                 self.freed += 1;
             }
+            Action::TellQueue { name, .. } => {
+                self.told_queues.remove(name);
+            }
         }
     }
 
@@ -339,6 +348,7 @@ impl State {
                 }
             }
             Action::Evict { pod, .. } => self.holds.doubt_eviction(pod, since),
+            Action::TellQueue { .. } => {}
         }
     }
 

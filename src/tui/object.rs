@@ -4,7 +4,7 @@ use ratatui::text::Line;
 
 use super::browse::ResourceRef;
 use super::view::Target;
-use crate::model::{Cluster, QueueKey, Str, clean};
+use crate::model::{Admitter, Cluster, Kind, QueueKey, Str, clean};
 
 /// Longest line of an object's text that is shown, in characters.
 const LINE_LIMIT: usize = 4_000;
@@ -68,18 +68,24 @@ impl ObjectRef {
 /// name.
 fn queue_object(key: &QueueKey, cluster: &Cluster) -> Option<ObjectRef> {
     let found = cluster.queue(key)?;
-    let mut kinds = key.admitter.kinds().iter();
-    let api = kinds.find(|k| *k.api().kind == *key.kind)?.api();
+    let (group, plural, namespaced) = match key.admitter {
+        Admitter::Gpudeck => ("gpudeck.dev", Kind::GpuQueue.resource(), false),
+        other => {
+            let mut kinds = other.kinds().iter();
+            let api = kinds.find(|k| *k.api().kind == *key.kind)?.api();
+            (api.group, api.plural, api.namespaced)
+        }
+    };
     Some(ObjectRef {
         kind: key.kind.clone(),
         namespace: key.namespace.clone(),
         name: key.name.clone(),
         resource: Some(ResourceRef {
-            group: api.group.into(),
+            group: group.into(),
             version: found.version.clone(),
-            plural: api.plural.into(),
-            kind: api.kind.into(),
-            namespaced: api.namespaced,
+            plural: plural.into(),
+            kind: key.kind.clone(),
+            namespaced,
             listable: true,
         }),
     })

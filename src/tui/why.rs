@@ -6,6 +6,7 @@ use ratatui::text::{Line, Span};
 use super::format;
 use super::theme::Meaning;
 use super::view::{Ctx, Target};
+use super::views::queue_line;
 use crate::model::{DecisionKind, FilterCount, Pod, Reason, WorkloadKey, WorkloadState};
 
 /// The explanation; `None` when there is nothing of that name.
@@ -93,7 +94,7 @@ impl<'a> Text<'a> {
     fn queue(&mut self, key: &WorkloadKey) {
         let cluster = self.ctx.cluster;
         let Some(entry) = cluster.entry_of(key) else {
-            return;
+            return self.our_queue(key);
         };
         self.head(&format!(
             "Queue {} of {}",
@@ -118,6 +119,23 @@ impl<'a> Text<'a> {
             self.say(format!("{displaced}{times}"), Meaning::Muted);
         }
         let queue = cluster.queue(&entry.queue).and_then(|q| q.queue());
+        if let Some(why) = queue.and_then(|q| q.why.as_ref()) {
+            self.say(format!("The queue itself: {why}"), Meaning::Warn);
+        }
+    }
+
+    /// Its place in the line of one of our own queues.
+    fn our_queue(&mut self, key: &WorkloadKey) {
+        let cluster = self.ctx.cluster;
+        let Some((queue, place, of)) = queue_line::our_place(cluster, key, self.ctx.now) else {
+            return;
+        };
+        self.head(&format!("Queue {queue} of {}", queue.admitter));
+        let text = format!(
+            "It is number {place} of {of} in line, by priority with points for waiting and then time."
+        );
+        self.say(text, Meaning::Text);
+        let queue = cluster.queue(&queue).and_then(|q| q.queue());
         if let Some(why) = queue.and_then(|q| q.why.as_ref()) {
             self.say(format!("The queue itself: {why}"), Meaning::Warn);
         }

@@ -28,6 +28,7 @@ use super::adapt;
 
 use self::constraints::ConstraintsPool;
 use self::intern::Interner;
+pub(in crate::cluster) use self::queue::READY;
 use self::read::{Ctx, Read, Slot};
 use crate::model::{
     Change, Delta, DisruptionBudget, Event, Foreign, ForeignKind, Gone, Job, Kind, Meta, Namespace,

@@ -1,9 +1,16 @@
 //! GpuQueues (`gpudeck.dev/v1alpha1`).
 
+use jiff::Timestamp;
+
 use super::amounts::Amount;
 use super::meta::MetaRead;
-use super::read::{Ctx, Word, object, quoted};
-use crate::model::{Queue, QueuePreemption, QueueTerms, ReclaimFrom, Str, Tier};
+use super::read::{Ctx, Message, Word, object, quoted};
+use crate::model::{
+    Queue, QueuePreemption, QueueStatus, QueueTerms, QueueUse, ReclaimFrom, Str, Tier,
+};
+
+/// The condition that says whether the scheduler can use a queue.
+pub(in crate::cluster) const READY: &str = "Ready";
 
 object! { TermsRead {
     model: Word = "model",
@@ -25,10 +32,54 @@ object! { QueueSpecRead {
     gpus: Vec<TermsRead> = "gpus",
     preemption: PreemptionRead = "preemption",
 }}
+object! { UseRead {
+    model: Word = "model",
+    tier: Word = "tier",
+    allocated: Amount = "allocated",
+    pending: Amount = "pending",
+    share: Amount = "share",
+}}
+object! { JobsRead {
+    running: u32 = "running",
+    waiting: u32 = "waiting",
+}}
+object! { ConditionRead {
+    kind: Word = "type",
+    status: Word = "status",
+    message: Message = "message",
+    since: Option<Timestamp> = "lastTransitionTime",
+}}
+object! { QueueStatusRead {
+    gpus: Vec<UseRead> = "gpus",
+    jobs: JobsRead = "jobs",
+    conditions: Vec<ConditionRead> = "conditions",
+}}
 object! { QueueRead {
     meta: MetaRead = "metadata",
     spec: QueueSpecRead = "spec",
+    status: Option<QueueStatusRead> = "status",
 }}
+
+impl QueueStatusRead {
+    /// `None`: no scheduler has told it yet.
+    fn finish(self) -> Option<QueueStatus> {
+        let ready = self.conditions.into_iter().find(|c| &*c.kind.0 == READY)?;
+        let gpus = self.gpus.into_iter().map(|read| QueueUse {
+            tier: stated(read.tier).as_deref().and_then(Tier::from_name),
+            model: stated(read.model),
+            used_milli_gpu: read.allocated.0.milli(),
+            waiting_milli_gpu: read.pending.0.milli(),
+            share_milli_gpu: read.share.0.milli(),
+        });
+        Some(QueueStatus {
+            gpus: gpus.collect(),
+            running_jobs: self.jobs.running,
+            waiting_jobs: self.jobs.waiting,
+            fault: (&*ready.status.0 != "True").then_some(ready.message.0),
+            since: ready.since,
+        })
+    }
+}
 
 fn stated(word: Word) -> Option<Str> {
     Some(word.0).filter(|w| !w.is_empty())
@@ -89,6 +140,7 @@ impl QueueRead {
                 borrow_up_to_priority: spec.preemption.borrow,
             },
             min_runtime_secs: spec.preemption.min_runtime.map(i64::from),
+            status: self.status.and_then(QueueStatusRead::finish),
             // Last: it takes the notes.
             meta: self.meta.finish(ctx)?,
         })
@@ -138,6 +190,37 @@ mod tests {
         assert_eq!(q.preemption.reclaim, ReclaimFrom::LowerPriority);
         assert!(!q.preemption.within_queue && q.meta.unreadable.is_empty());
         assert_eq!(q.min_runtime_secs, Some(600));
+    }
+
+    #[test]
+    fn what_the_scheduler_told_is_read() {
+        let json = r#"{"metadata": {"name": "q", "uid": "u"}, "spec": {},
+            "status": {"allocated": "2500m", "pending": 8, "share": "4",
+                "gpus": [{"tier": "spot", "allocated": "2500m", "pending": 8, "share": "4"}],
+                "jobs": {"running": 3, "waiting": 1},
+                "conditions": [{"type": "Ready", "status": "False", "reason": "Invalid",
+                    "message": "it is below itself",
+                    "lastTransitionTime": "2026-11-30T12:00:00Z"}]}}"#;
+        let Object::Queue(q) = Decoder::new().decode(Kind::GpuQueue, json).unwrap() else {
+            panic!("no queue")
+        };
+        let status = q.status.as_ref().unwrap();
+        assert_eq!((status.running_jobs, status.waiting_jobs), (3, 1));
+        assert_eq!(status.fault.as_deref(), Some("it is below itself"));
+        assert!(status.since.is_some());
+        let [one] = &*status.gpus else {
+            panic!("{:?}", status.gpus)
+        };
+        let amounts = (
+            one.used_milli_gpu,
+            one.waiting_milli_gpu,
+            one.share_milli_gpu,
+        );
+        assert_eq!(
+            (amounts, one.tier),
+            ((2_500, 8_000, 4_000), Some(Tier::Spot))
+        );
+        assert_eq!(read("{}").status, None);
     }
 
     #[test]

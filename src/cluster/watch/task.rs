@@ -570,9 +570,10 @@ impl KindTask {
                 Ok(Next::Relist)
             }
             // Queues are an offer: without the kind there are none.
-            Some(404) if self.kind == Kind::GpuQueue && !self.known => {
-                self.report(SourceState::Live).await?;
-                sleep(RECHECK).await;
+            Some(404) if self.kind == Kind::GpuQueue => {
+                let why = "not installed: the server has no gpuqueues.gpudeck.dev, so each \
+                           namespace is a queue of its own";
+                self.absent(why.into()).await?;
                 Ok(Next::Relist)
             }
             Some(404) => {

@@ -5,12 +5,15 @@ use std::sync::{Arc, OnceLock};
 
 use ahash::AHashMap;
 
+use super::super::delta::Gone;
 use super::super::foreign::{
     Admitter, Foreign, ForeignBody, ForeignId, ForeignJob, ForeignKind, QueueEntry, QueueKey,
     QueueTally,
 };
 use super::super::meta::Uid;
 use super::super::pod::Pod;
+use super::super::queue::Queue;
+use super::super::text::Str;
 use super::super::workload::WorkloadKey;
 use super::super::workload_entry::earliest;
 use super::Cluster;
@@ -29,6 +32,8 @@ pub(super) struct ForeignState {
     entries: BTreeMap<WorkloadKey, BTreeSet<ForeignId>>,
     /// Queues below each queue that is named as a parent.
     children: BTreeMap<QueueKey, BTreeSet<QueueKey>>,
+    /// Our queues by the namespaces that they name.
+    by_namespace: BTreeMap<Str, BTreeSet<QueueKey>>,
     /// Workloads that are part of another one.
     parents: BTreeMap<WorkloadKey, WorkloadKey>,
     /// Version of the last change of a queue or of a piece of work.
@@ -124,6 +129,54 @@ impl Cluster {
             }
             ForeignBody::Job(job) => self.remove_job_object(uid, job),
         }
+    }
+
+    /// One of our own queues, beside those of others.
+    pub(super) fn set_queue(&mut self, queue: &Arc<Queue>) {
+        let row = Arc::new(Foreign {
+            meta: queue.meta.clone(),
+            version: "v1alpha1".into(),
+            body: ForeignBody::Queue(queue.as_admitter_queue()),
+        });
+        self.forget_queue(&Queue::key(&queue.meta.name));
+        let Some(shown) = row.queue() else { return };
+        if let Some(parent) = &shown.parent {
+            let below = self.foreign.children.entry(parent.clone()).or_default();
+            below.insert(shown.key.clone());
+        }
+        for namespace in &shown.namespaces {
+            let queues = self.foreign.by_namespace.entry(namespace.clone());
+            queues.or_default().insert(shown.key.clone());
+        }
+        self.foreign.queues.insert(shown.key.clone(), row.clone());
+        self.foreign.changed = self.version;
+    }
+
+    pub(super) fn remove_queue(&mut self, gone: &Gone) {
+        let key = Queue::key(&gone.name);
+        let known = self.foreign.queues.get(&key);
+        if known.is_some_and(|q| q.meta.uid == gone.uid) {
+            self.forget_queue(&key);
+            self.foreign.changed = self.version;
+        }
+    }
+
+    fn forget_queue(&mut self, key: &QueueKey) {
+        let Some(old) = self.foreign.queues.remove(key) else {
+            return;
+        };
+        let Some(old) = old.queue() else { return };
+        if let Some(parent) = &old.parent {
+            take_out(&mut self.foreign.children, parent, key);
+        }
+        for namespace in &old.namespaces {
+            take_out(&mut self.foreign.by_namespace, namespace, key);
+        }
+    }
+
+    /// Our queue for the work of a namespace; of several, which is a fault, the first by name.
+    pub fn queue_of_namespace(&self, namespace: &str) -> Option<&QueueKey> {
+        self.foreign.by_namespace.get(namespace)?.first()
     }
 
     /// The row of a workload reads differently because its place in a queue does.
@@ -352,5 +405,15 @@ impl Cluster {
     pub fn has_admitter(&self, admitter: Admitter) -> bool {
         self.foreign.queues.keys().any(|k| k.admitter == admitter)
             || self.foreign.tallies.keys().any(|k| k.admitter == admitter)
+    }
+}
+
+/// Takes one out of the set of a key, and the key out when its set is empty.
+fn take_out<K: Ord, T: Ord>(sets: &mut BTreeMap<K, BTreeSet<T>>, key: &K, one: &T) {
+    if let Some(set) = sets.get_mut(key) {
+        set.remove(one);
+        if set.is_empty() {
+            sets.remove(key);
+        }
     }
 }

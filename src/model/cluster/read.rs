@@ -259,6 +259,18 @@ impl Cluster {
             .map(|(key, entry)| self.kept_row(key, entry))
     }
 
+    /// Workloads of a namespace, by key.
+    pub fn workloads_of(&self, namespace: &Str) -> impl Iterator<Item = Arc<WorkloadRow>> {
+        let from = WorkloadKey {
+            namespace: namespace.clone(),
+            kind: Str::default(),
+            name: Str::default(),
+        };
+        let all = self.workloads.range(from..);
+        all.take_while(move |(key, _)| key.namespace == *namespace)
+            .map(|(key, entry)| self.kept_row(key, entry))
+    }
+
     /// One workload.
     pub fn workload(&self, key: &WorkloadKey) -> Option<Arc<WorkloadRow>> {
         self.workloads

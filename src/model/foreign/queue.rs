@@ -101,6 +101,8 @@ pub struct AdmitterQueue {
     pub running: Option<u32>,
     /// The first in line holds back all others (StrictFIFO).
     pub strict: bool,
+    /// Namespaces whose work is in it, for our queues; the work of others names its queue.
+    pub namespaces: Box<[Str]>,
     /// What else is to be known: which pods a quota counts, what displaces what.
     pub notes: Box<[Str]>,
 }
@@ -120,6 +122,7 @@ impl AdmitterQueue {
             pending: None,
             running: None,
             strict: false,
+            namespaces: Box::default(),
             notes: Box::default(),
         }
     }

@@ -22,7 +22,7 @@ impl Default for Ageing {
 
 impl Ageing {
     /// The points of a job that waits since then.
-    pub(in crate::sched) fn points(&self, since: Option<Timestamp>, now: Timestamp) -> i32 {
+    pub fn points(&self, since: Option<Timestamp>, now: Timestamp) -> i32 {
         let Some(since) = since else {
             return 0;
         };

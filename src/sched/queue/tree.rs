@@ -267,6 +267,11 @@ impl Tree {
         })
     }
 
+    /// A queue by its name.
+    pub(in crate::sched) fn named(&self, name: &str) -> Option<QueueId> {
+        self.by_name.get(name).copied()
+    }
+
     /// The queue of a namespace that [`Tree::of_namespace`] was asked for before; else the cluster.
     pub(in crate::sched) fn known_namespace(&self, namespace: &str) -> Result<QueueId, Str> {
         match (
@@ -280,8 +285,7 @@ impl Tree {
     }
 
     /// Why a queue is not in the tree.
-    #[cfg(test)]
-    fn fault(&self, name: &str) -> Option<&str> {
+    pub(in crate::sched) fn fault(&self, name: &str) -> Option<&str> {
         self.faults.get(name).map(|why| &**why)
     }
 
@@ -304,6 +308,11 @@ impl Tree {
     /// Kinds of GPU that are shared apart, the most particular first.
     pub(in crate::sched) fn pools(&self) -> usize {
         self.pools.len()
+    }
+
+    /// One of them.
+    pub(in crate::sched) fn pool(&self, pool: usize) -> Option<&Pool> {
+        self.pools.get(pool)
     }
 
     /// The pool of a node.

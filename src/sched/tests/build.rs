@@ -167,6 +167,7 @@ pub(super) fn binds(plan: &Plan) -> String {
             .map(|action| match action {
                 Action::Bind { name, node, .. } => format!("{name}>{node}"),
                 Action::Evict { name, node, .. } => format!("{name}<{node}"),
+                Action::TellQueue { name, .. } => format!("{name}?"),
             })
             .collect::<Vec<_>>()
             .join(" ")

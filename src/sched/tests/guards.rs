@@ -1,15 +1,17 @@
 //! Who is left alone though a newcomer has the right to its place: young work and what a disruption
-//! budget holds; what limits a namespace without a queue.
+//! budget holds; what limits a namespace without a queue; what
+//! queues are told.
 
 use std::sync::Arc;
 
 use super::build::*;
 use crate::model::{
     Admitter, AdmitterQueue, Change, Delta, DisruptionBudget, Foreign, ForeignBody, ForeignKind,
-    GpuResource, MatchExpression, Meta, Operator, Pod, Queue, QueueKey, QueueTerm, QueueTerms, Uid,
+    GpuResource, MatchExpression, Meta, Operator, Pod, Queue, QueueKey, QueueStatus, QueueTerm,
+    QueueTerms, Uid,
 };
-use crate::plan::Plan;
-use crate::sched::{Change as What, SchedConfig, State, decide, explain};
+use crate::plan::{Action, Plan};
+use crate::sched::{Change as What, SchedConfig, State, decide, explain, tell_queues};
 
 fn queue_with(name: &str, guaranteed: i64, change: impl FnOnce(&mut Queue)) -> Delta {
     let mut queue = Queue {
@@ -328,4 +330,83 @@ fn a_quota_limits_a_namespace_that_no_queue_names() {
         Change::Gone(gone),
     ));
     assert_eq!(binds(&decide(&s, at(1))), "p1>n | p2>n");
+}
+
+fn statuses(state: &State, second: i64) -> Vec<(String, QueueStatus)> {
+    tell_queues(state, at(second))
+        .into_iter()
+        .map(|action| match action {
+            Action::TellQueue { name, status, .. } => (name.to_string(), (*status).clone()),
+            other => panic!("{other}"),
+        })
+        .collect()
+}
+
+#[test]
+fn queues_are_told_what_they_use_and_are_due() {
+    let mut s = busy(queue_with("a", 0, |q| q.parent = Some("top".into())));
+    s.apply(&queue_with("top", 0, |q| q.namespaces = Box::default()));
+    let told = statuses(&s, 10);
+    let numbers: Vec<(&str, i64, i64, i64, u32, u32)> = told
+        .iter()
+        .map(|(name, s)| {
+            let u = &s.gpus[0];
+            (
+                &**name,
+                u.used_milli_gpu,
+                u.waiting_milli_gpu,
+                u.share_milli_gpu,
+                s.running_jobs,
+                s.waiting_jobs,
+            )
+        })
+        .collect();
+    assert_eq!(
+        numbers,
+        [
+            ("a", 2_000, 0, 1_000, 2, 0),
+            ("b", 0, 1_000, 1_000, 0, 1),
+            ("top", 2_000, 0, 1_000, 2, 0),
+        ]
+    );
+    // What is on its way is not told again at once, and what the queue says already not at all.
+    for action in tell_queues(&s, at(10)) {
+        s.expire(at(10));
+        s.assume(&action);
+    }
+    assert_eq!(statuses(&s, 20), []);
+    assert_eq!(statuses(&s, 80).len(), 3, "nobody has seen them");
+    let of_b = told.iter().find(|(name, _)| name == "b").unwrap().1.clone();
+    let freed = s.freed;
+    s.apply(&queue_with("b", 2, |q| q.status = Some(of_b)));
+    assert_eq!(s.freed, freed, "a status decides nothing");
+    assert_eq!(statuses(&s, 80).len(), 2);
+}
+
+#[test]
+fn queues_that_make_no_sense_are_told_why() {
+    let s = state([
+        queue_with("a", 0, |q| q.parent = Some("b".into())),
+        queue_with("b", 0, |q| q.parent = Some("a".into())),
+        queue_with("c", 0, |q| q.namespaces = ["ns".into()].into()),
+        queue_with("d", 0, |q| q.namespaces = ["ns".into()].into()),
+        set_node(node("n", 1)),
+    ]);
+    let told = statuses(&s, 0);
+    let faults: Vec<(&str, &str)> = told
+        .iter()
+        .map(|(name, s)| (&**name, s.fault.as_deref().unwrap()))
+        .collect();
+    let twice = "namespace ns is in queues c and d: it can be in one only";
+    assert_eq!(
+        faults,
+        [
+            ("a", "it is below itself (a > b > a); a tree has no cycles"),
+            ("b", "it is below itself (b > a > b); a tree has no cycles"),
+            ("c", twice),
+            ("d", twice),
+        ]
+    );
+    let empty = |s: &QueueStatus| s.gpus.is_empty() && s.since == Some(at(0));
+    assert!(told.iter().all(|(_, s)| empty(s)));
 }

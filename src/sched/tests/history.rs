@@ -257,6 +257,7 @@ impl Life {
                     self.set(pod);
                 }
             }
+            Action::TellQueue { .. } => {}
         }
         true
     }

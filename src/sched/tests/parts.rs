@@ -42,6 +42,7 @@ fn spots(plan: &crate::plan::Plan) -> String {
             } => format!("{name}>{node}/{device}"),
             Action::Bind { name, node, .. } => format!("{name}>{node}"),
             Action::Evict { name, node, .. } => format!("{name}<{node}"),
+            Action::TellQueue { name, .. } => format!("{name}?"),
         })
         .collect();
     spots.join(" ")

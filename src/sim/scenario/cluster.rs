@@ -142,6 +142,7 @@ impl Cluster {
                     pod, node, device, ..
                 } => self.bind(pod, node, *device),
                 Action::Evict { pod, .. } => self.evict(pod),
+                Action::TellQueue { .. } => {}
             }
         }
         for decision in &plan.decisions {
@@ -448,6 +449,7 @@ fn queue_of(case: &Case, form: &QueueForm, now: Timestamp, at: i64) -> Result<Qu
             borrow_up_to_priority: form.preemption.borrow_up_to_priority,
         },
         min_runtime_secs: None,
+        status: None,
     })
 }
 

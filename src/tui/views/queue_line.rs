@@ -14,9 +14,10 @@ use super::list::{List, News, Spec, list_view};
 use super::nodes::{age, unknown};
 use super::queues::devices;
 use crate::model::{
-    Admitter, Cluster, EntryState, ForeignKind, GpuResource, Kind, QueueKey, Str, Uid, WorkloadKey,
-    WorkloadRow, WorkloadState,
+    Admitter, Cluster, EntryState, ForeignKind, GpuResource, Kind, OUR_SCHEDULER, QueueKey, Str,
+    Uid, WorkloadKey, WorkloadRow, WorkloadState,
 };
+use crate::sched::Ageing;
 use crate::tui::filter::{FilterColumn, Unit, Value, contains};
 use crate::tui::format;
 use crate::tui::reason;
@@ -104,10 +105,17 @@ impl LineRow {
     }
 }
 
-/// The rows of a queue and of all below it.
-pub fn rows(cluster: &Cluster, queue: &QueueKey, in_scope: impl Fn(&str) -> bool) -> Vec<LineRow> {
-    if queue.admitter == Admitter::Quota {
-        return of_namespace(cluster, &queue.namespace);
+/// The rows of a queue and of all below it, as of now.
+pub fn rows(
+    cluster: &Cluster,
+    queue: &QueueKey,
+    now: Timestamp,
+    in_scope: impl Fn(&str) -> bool,
+) -> Vec<LineRow> {
+    match queue.admitter {
+        Admitter::Quota => return of_namespace(cluster, &queue.namespace),
+        Admitter::Gpudeck => return of_ours(cluster, queue, now, in_scope),
+        Admitter::Kueue | Admitter::Volcano | Admitter::Kai => {}
     }
     let mut places: BTreeMap<Uid, usize> = BTreeMap::new();
     let mut lines = std::collections::BTreeSet::new();
@@ -140,6 +148,68 @@ pub fn rows(cluster: &Cluster, queue: &QueueKey, in_scope: impl Fn(&str) -> bool
         row.position = places.get(&row.uid).copied();
     }
     rows
+}
+
+/// Work of our scheduler: each queue serves by priority, with points for waiting, and then time.
+fn of_ours(
+    cluster: &Cluster,
+    queue: &QueueKey,
+    now: Timestamp,
+    in_scope: impl Fn(&str) -> bool,
+) -> Vec<LineRow> {
+    let ageing = Ageing::default();
+    let mut rows = Vec::new();
+    for key in cluster.queue_tree(queue) {
+        let queue = cluster.queue(&key).and_then(|q| q.queue());
+        let namespaces = queue.into_iter().flat_map(|q| &q.namespaces);
+        let ours = |w: &Arc<WorkloadRow>| {
+            &*w.scheduler == OUR_SCHEDULER && (!w.asked.is_empty() || w.waiting > 0)
+        };
+        let work = namespaces
+            .flat_map(|ns| cluster.workloads_of(ns))
+            .filter(ours);
+        let mut here: Vec<LineRow> = work
+            .map(|w| {
+                let pods = cluster.workload_pods(&w.key).into_iter();
+                let since = pods
+                    .filter(|p| p.is_waiting())
+                    .filter_map(|p| p.meta.created);
+                LineRow {
+                    queued: since.min().or(w.created),
+                    ..of_workload(&w)
+                }
+            })
+            .collect();
+        here.sort_by_cached_key(|row| {
+            let points = ageing.points(row.queued, now);
+            let turn = std::cmp::Reverse(row.priority.saturating_add(points));
+            (turn, row.queued, row.workload.clone())
+        });
+        let waits = here.iter_mut().filter(|r| r.state == EntryState::Waiting);
+        for (at, row) in waits.enumerate() {
+            row.position = Some(at + 1);
+        }
+        rows.extend(here);
+    }
+    rows.retain(|row| in_scope(&row.workload.namespace));
+    rows
+}
+
+/// The place of a workload in the line of our queue for its namespace, and how many are in line;
+/// `None` when it does not wait there.
+pub fn our_place(
+    cluster: &Cluster,
+    workload: &WorkloadKey,
+    now: Timestamp,
+) -> Option<(QueueKey, usize, usize)> {
+    let queue = cluster.queue_of_namespace(&workload.namespace)?;
+    let rows = of_ours(cluster, queue, now, |_| true);
+    let own = |ns: &Str| cluster.queue_of_namespace(ns) == Some(queue);
+    let line = rows
+        .iter()
+        .filter(|r| r.position.is_some() && own(&r.workload.namespace));
+    let place = rows.iter().find(|r| r.workload == *workload)?.position?;
+    Some((queue.clone(), place, line.count()))
 }
 
 /// Workloads of a namespace: a quota has no line; the server refuses what goes beyond it.
@@ -443,9 +513,11 @@ impl View for LineView {
     fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>) {
         let (cluster, queue) = (ctx.cluster, &self.queue);
         self.list.refresh(area, ctx, |since| {
-            let by_pods = queue.admitter == Admitter::Quota;
+            let by_pods = matches!(queue.admitter, Admitter::Quota | Admitter::Gpudeck);
             let changed = since.is_none_or(|v| by_pods || cluster.queues_changed() > v);
-            News::all_if(changed, || rows(cluster, queue, |ns| ctx.in_scope(ns)))
+            News::all_if(changed, || {
+                rows(cluster, queue, ctx.now, |ns| ctx.in_scope(ns))
+            })
         });
     }
 

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::model::{
-    Admitter, Cluster, Foreign, GpuResource, Kind, NamespaceFigure, QueueKey, QueueState,
-    SourceState, Str,
+    Admitter, Cluster, Foreign, GpuResource, Kind, NamespaceFigure, OUR_SCHEDULER, QueueKey,
+    QueueState, SourceState, Str, WorkloadRow, WorkloadState,
 };
 use crate::tui::filter::contains;
 use crate::tui::sort_key::SortKey;
@@ -16,6 +16,9 @@ use crate::tui::view::Ctx;
 
 /// Kind of the row that tells how well a system's queues are known.
 pub(super) const SYSTEM: &str = "System";
+
+/// Our queues, as kubectl names them beyond doubt.
+const OUR_KIND: &str = "gpuqueues.gpudeck.dev";
 
 /// What a row stands for.
 pub type RowKey = (QueueKey, GpuResource);
@@ -126,10 +129,48 @@ fn plus(sum: Option<i64>, more: Option<i64>) -> Option<i64> {
     }
 }
 
+/// Work of our scheduler in one namespace: what waits, what runs, and what the former asks for.
+#[derive(Clone, Default)]
+struct OurWork {
+    waiting: u32,
+    running: u32,
+    asked: BTreeMap<GpuResource, i64>,
+}
+
+impl OurWork {
+    fn of(cluster: &Cluster, namespace: &Str) -> Self {
+        let mut work = OurWork::default();
+        let ours = |w: &Arc<WorkloadRow>| &*w.scheduler == OUR_SCHEDULER;
+        for row in cluster.workloads_of(namespace).filter(ours) {
+            match row.state {
+                WorkloadState::Waiting => work.waiting = work.waiting.saturating_add(1),
+                WorkloadState::Starting | WorkloadState::Running => {
+                    work.running = work.running.saturating_add(1);
+                }
+                WorkloadState::Suspended | WorkloadState::Failed | WorkloadState::Done => {}
+            }
+            if row.waiting == 0 {
+                continue;
+            }
+            let pods = cluster.workload_pods(&row.key).into_iter();
+            for (resource, n) in pods
+                .filter(|p| p.is_waiting())
+                .flat_map(|p| p.gpu_requests())
+            {
+                let sum = work.asked.entry(resource).or_default();
+                *sum = sum.saturating_add(n.saturating_mul(1_000));
+            }
+        }
+        work
+    }
+}
+
 /// Builds the rows of one picture.
 struct Builder<'a> {
     cluster: &'a Cluster,
     namespaces: BTreeMap<Str, NamespaceFigure>,
+    /// By namespaces that our queues name.
+    ours: BTreeMap<Str, OurWork>,
     rows: Vec<QueueRow>,
     done: BTreeSet<QueueKey>,
 }
@@ -145,9 +186,15 @@ pub fn of(cluster: &Cluster, namespace: Option<&Str>) -> Vec<QueueRow> {
     let mut builder = Builder {
         cluster,
         namespaces: figures.map(|f| (f.namespace.clone(), f)).collect(),
+        ours: BTreeMap::new(),
         rows: Vec::new(),
         done: BTreeSet::new(),
     };
+    let queues = cluster.queues().filter_map(|q| q.queue());
+    for namespace in queues.flat_map(|q| &q.namespaces) {
+        let entry = builder.ours.entry(namespace.clone());
+        entry.or_insert_with(|| OurWork::of(cluster, namespace));
+    }
     let known: BTreeSet<&QueueKey> = cluster
         .queues()
         .filter_map(|q| q.queue())
@@ -181,7 +228,9 @@ impl Builder<'_> {
     fn in_scope(&self, known: &BTreeSet<&QueueKey>, namespace: &Str) -> BTreeSet<QueueKey> {
         let mut shown = BTreeSet::new();
         for key in known {
-            let own = key.namespace == *namespace;
+            let queue = self.cluster.queue(key).and_then(|q| q.queue());
+            let names = queue.is_some_and(|q| q.namespaces.contains(namespace));
+            let own = key.namespace == *namespace || names;
             let has_work = || {
                 let mut entries = self.cluster.queue_entries(key);
                 key.namespace.is_empty() && entries.any(|(_, e)| e.workload.namespace == *namespace)
@@ -234,7 +283,9 @@ impl Builder<'_> {
             sum.guaranteed = plus(sum.guaranteed, term.guaranteed_milli);
             sum.used = plus(sum.used, term.used_milli);
             sum.limit = plus(sum.limit, term.limit_milli);
-            sum.unlimited |= term.limit_milli.is_none();
+            // What is used without being due any says nothing of the limit.
+            let stated = term.guaranteed_milli.is_some() || key.admitter != Admitter::Gpudeck;
+            sum.unlimited |= term.limit_milli.is_none() && stated;
             sum.terms += 1;
         }
         let gathers = &*key.kind == "Cohort" || queue.is_none();
@@ -258,6 +309,16 @@ impl Builder<'_> {
         let (mut waiting, mut running) = (0_u32, 0_u32);
         let mut asked: BTreeMap<GpuResource, i64> = BTreeMap::new();
         for queue in self.cluster.queue_tree(key) {
+            let object = self.cluster.queue(&queue).and_then(|q| q.queue());
+            let namespaces = object.into_iter().flat_map(|q| &q.namespaces);
+            for work in namespaces.filter_map(|ns| self.ours.get(ns)) {
+                waiting = waiting.saturating_add(work.waiting);
+                running = running.saturating_add(work.running);
+                for (resource, milli) in &work.asked {
+                    let sum = asked.entry(resource.clone()).or_default();
+                    *sum = sum.saturating_add(*milli);
+                }
+            }
             let Some(tally) = self.cluster.queue_tally(&queue) else {
                 continue;
             };
@@ -277,6 +338,10 @@ impl Builder<'_> {
         let mut sums = self.sums(key, 0);
         let (mut waiting, mut running, mut asked) = self.waits(key);
         let work_kind = key.admitter.kinds().last().copied().map(Kind::Foreign);
+        let work_kind = match key.admitter {
+            Admitter::Gpudeck => Some(Kind::Pod),
+            _ => work_kind,
+        };
         let mut counted = work_kind.is_some_and(|k| self.cluster.is_known(k));
         if key.admitter == Admitter::Quota {
             if sums.is_empty() {
@@ -331,12 +396,16 @@ impl Builder<'_> {
     fn of_unknown(&self, key: &QueueKey) -> (QueueState, Option<Str>, bool) {
         let mut kinds = key.admitter.kinds().iter().copied();
         let kind = kinds.find(|k| *k.api().kind == *key.kind);
-        let state = kind
-            .and_then(|k| self.cluster.source(Kind::Foreign(k)))
+        let source = match key.admitter {
+            Admitter::Gpudeck => Some(Kind::GpuQueue),
+            _ => kind.map(Kind::Foreign),
+        };
+        let state = source
+            .and_then(|k| self.cluster.source(k))
             .map(|s| &s.state);
         match state {
             Some(SourceState::Denied { .. }) => {
-                let right = kind.map_or("", |k| k.api().full_name);
+                let right = kind.map_or(OUR_KIND, |k| k.api().full_name);
                 (
                     QueueState::Open,
                     Some(format!("denied: list {right}").into()),
@@ -360,10 +429,11 @@ impl Builder<'_> {
             let report = self.cluster.source(Kind::Foreign(*kind));
             (kind.api().full_name, report.map(|r| &r.state))
         });
-        let states: Vec<_> = states.collect();
-        if states.is_empty() {
-            return;
-        }
+        let ours = || self.cluster.source(Kind::GpuQueue).map(|r| &r.state);
+        let states: Vec<_> = match admitter {
+            Admitter::Gpudeck => vec![(OUR_KIND, ours())],
+            _ => states.collect(),
+        };
         let named = |pick: fn(&SourceState) -> bool| -> Vec<&'static str> {
             let found = states.iter().filter(|(_, s)| s.is_some_and(pick));
             found.map(|(name, _)| *name).collect()
@@ -394,6 +464,8 @@ impl Builder<'_> {
             "not asked for yet".into()
         } else if admitter == Admitter::Quota {
             "no namespace has a quota on GPUs".into()
+        } else if admitter == Admitter::Gpudeck {
+            "no GpuQueue: each namespace is a queue of its own".into()
         } else {
             "installed, without a queue".into()
         };

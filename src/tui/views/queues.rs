@@ -426,7 +426,7 @@ pub(crate) static SPEC: Spec<QueueRow> = Spec {
     since: |_| None,
     // Any system may be missing or denied: each says so in its own row.
     kind: Kind::Foreign(ForeignKind::ResourceQuota),
-    awaits: "queues of Kueue, Volcano and KAI, and quotas",
+    awaits: "queues of gpudeck, Kueue, Volcano and KAI, and quotas",
 };
 
 /// The view.
@@ -449,6 +449,7 @@ impl View for QueuesView {
 
     fn kinds(&self) -> &'static [Kind] {
         const KINDS: &[Kind] = &[
+            Kind::GpuQueue,
             Kind::Foreign(ForeignKind::ResourceQuota),
             Kind::Foreign(ForeignKind::KueueClusterQueue),
             Kind::Foreign(ForeignKind::VolcanoQueue),

@@ -119,7 +119,7 @@ fn flavors(sheet: &mut Sheet<'_>, queue: Option<&AdmitterQueue>) {
 }
 
 fn line(sheet: &mut Sheet<'_>, key: &QueueKey, ctx: &Ctx<'_>) {
-    let mut rows = queue_line::rows(ctx.cluster, key, |ns| ctx.in_scope(ns));
+    let mut rows = queue_line::rows(ctx.cluster, key, ctx.now, |ns| ctx.in_scope(ns));
     rows.sort_by_key(crate::tui::table::Row::place);
     let (line, rest): (Vec<&LineRow>, Vec<&LineRow>) = rows.iter().partition(|r| r.state.waits());
     sheet.section("In line");
