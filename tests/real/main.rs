@@ -93,6 +93,7 @@ cases! {
         samples::samples_are_kept_as_posted_and_shown,
         scheduling::one_leads_and_the_other_takes_over,
         scheduling::what_must_wait_waits_and_says_why,
+        queues::reclaim_and_preemption_are_proven_before_anybody_leaves,
         read_only::a_read_only_run_writes_nothing,
         bad_input::odd_objects_are_shown_for_what_they_are,
         gpu::a_node_is_cut_by_its_label,

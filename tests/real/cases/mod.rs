@@ -13,6 +13,7 @@ pub(crate) mod nodes;
 pub(crate) mod objects;
 pub(crate) mod outage;
 pub(crate) mod pods;
+pub(crate) mod queues;
 pub(crate) mod read_only;
 pub(crate) mod restarts;
 pub(crate) mod samples;

@@ -77,6 +77,11 @@ impl Server {
         }
     }
 
+    /// Whether it is a real API server: the embedded one does not evaluate a kind's CEL rules.
+    pub(crate) fn is_real(&self) -> bool {
+        matches!(self.backend, Backend::Real(_))
+    }
+
     /// A client that acts as `user`.
     pub(crate) async fn client(&self, user: &str) -> Client {
         gpudeck::cluster::client::from_config(self.config(user).await).unwrap()
