@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::http::{Api, ApiError};
 use super::source::ClientSource;
 use super::write::WriteMode;
-use crate::model::{Decision, DecisionKind, Str, Uid, clean};
+use crate::model::{Decision, DecisionKind, Reason, Str, Uid, clean};
 
 /// Time between two writes, once the burst is used up.
 const PACE: Duration = Duration::from_millis(100);
@@ -69,22 +69,41 @@ pub fn start(
     (EventRecorder { tx }, tokio::spawn(scribe.run(rx, stop)))
 }
 
-/// What waits to be written: placed pods before waiting ones, each in the order of their coming.
+/// Which decisions are told before others: what is done to running work is what people ask after.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Rank {
+    Displaces,
+    Placed,
+    Waits,
+}
+
+fn rank(decision: &Decision) -> Rank {
+    match decision.kind {
+        DecisionKind::Leaves { .. } | DecisionKind::Waiting(Reason::PlaceHeld { .. }) => {
+            Rank::Displaces
+        }
+        DecisionKind::Placed { .. } => Rank::Placed,
+        DecisionKind::Waiting(_) => Rank::Waits,
+    }
+}
+
+/// What waits to be written: who leaves and for whom a place is held, then placed pods, then waiting
+/// ones, each in the order of their coming.
 #[derive(Default)]
 struct Queue {
     next: u64,
-    by_turn: BTreeSet<(bool, u64, Uid)>,
-    by_pod: BTreeMap<Uid, (bool, u64, Arc<Decision>)>,
+    by_turn: BTreeSet<(Rank, u64, Uid)>,
+    by_pod: BTreeMap<Uid, (Rank, u64, Arc<Decision>)>,
 }
 
 impl Queue {
     /// A newer decision of a pod takes the place of an older one that was not written yet.
     fn push(&mut self, decision: Arc<Decision>) {
         let uid = decision.pod.clone();
-        let late = matches!(decision.kind, DecisionKind::Waiting(_));
+        let rank = rank(&decision);
         let mut turn = self.next;
-        if let Some((was_late, at, _)) = self.by_pod.remove(&uid) {
-            self.by_turn.remove(&(was_late, at, uid.clone()));
+        if let Some((before, at, _)) = self.by_pod.remove(&uid) {
+            self.by_turn.remove(&(before, at, uid.clone()));
             turn = at;
         } else {
             self.next += 1;
@@ -92,8 +111,8 @@ impl Queue {
         if self.by_pod.len() >= MAX_WAITING {
             return;
         }
-        self.by_turn.insert((late, turn, uid.clone()));
-        self.by_pod.insert(uid, (late, turn, decision));
+        self.by_turn.insert((rank, turn, uid.clone()));
+        self.by_pod.insert(uid, (rank, turn, decision));
     }
 
     fn pop(&mut self) -> Option<Arc<Decision>> {
@@ -249,7 +268,8 @@ impl Scribe {
         json!({
             "apiVersion": "events.k8s.io/v1", "kind": "Event",
             "metadata": {"name": name, "namespace": &*decision.namespace},
-            "eventTime": format!("{:.6}", self.source.now()),
+            // When it was decided: the writing may have had to wait.
+            "eventTime": format!("{:.6}", decision.at),
             "reportingController": "gpudeck",
             "reportingInstance": clean(&self.instance, 120),
             "action": match reason {
