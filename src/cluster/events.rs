@@ -93,7 +93,8 @@ fn rank(decision: &Decision) -> Rank {
 struct Queue {
     next: u64,
     by_turn: BTreeSet<(Rank, u64, Uid)>,
-    by_pod: BTreeMap<Uid, (Rank, u64, Arc<Decision>)>,
+    /// By pod, and whether it is told before all others: that is not replaced by what came of it.
+    by_pod: BTreeMap<(Uid, bool), (Rank, u64, Arc<Decision>)>,
 }
 
 impl Queue {
@@ -102,7 +103,8 @@ impl Queue {
         let uid = decision.pod.clone();
         let rank = rank(&decision);
         let mut turn = self.next;
-        if let Some((before, at, _)) = self.by_pod.remove(&uid) {
+        let key = (uid.clone(), rank == Rank::Displaces);
+        if let Some((before, at, _)) = self.by_pod.remove(&key) {
             self.by_turn.remove(&(before, at, uid.clone()));
             turn = at;
         } else {
@@ -112,12 +114,13 @@ impl Queue {
             return;
         }
         self.by_turn.insert((rank, turn, uid.clone()));
-        self.by_pod.insert(uid, (rank, turn, decision));
+        self.by_pod.insert(key, (rank, turn, decision));
     }
 
     fn pop(&mut self) -> Option<Arc<Decision>> {
-        let (_, _, uid) = self.by_turn.pop_first()?;
-        self.by_pod.remove(&uid).map(|(_, _, d)| d)
+        let (rank, _, uid) = self.by_turn.pop_first()?;
+        let key = (uid, rank == Rank::Displaces);
+        self.by_pod.remove(&key).map(|(_, _, d)| d)
     }
 }
 
@@ -355,6 +358,47 @@ mod tests {
 
     async fn secs(n: u64) {
         tokio::time::sleep(Duration::from_secs(n)).await;
+    }
+
+    #[test]
+    fn a_held_place_is_told_first_though_its_pod_is_placed_meanwhile() {
+        let mut queue = Queue::default();
+        let held = || {
+            DecisionKind::Waiting(Reason::PlaceHeld {
+                nodes: ["n1".into()].into(),
+            })
+        };
+        let leaves = DecisionKind::Leaves {
+            node: "n1".into(),
+            preemptor: ("ns".into(), "p-1".into()),
+            why: "it may".into(),
+        };
+        let all = [
+            decision(0, waits(1)),
+            decision(3, placed()),
+            decision(1, held()),
+            decision(2, leaves),
+            decision(1, placed()),
+            decision(0, placed()),
+        ];
+        for decision in all {
+            queue.push(decision);
+        }
+        let mut told = Vec::new();
+        while let Some(decision) = queue.pop() {
+            told.push((decision.name.to_string(), words(&decision).0));
+        }
+        let told: Vec<(&str, &str)> = told.iter().map(|(name, r)| (&**name, *r)).collect();
+        assert_eq!(
+            told,
+            [
+                ("p-1", "FailedScheduling"),
+                ("p-2", "Preempted"),
+                ("p-0", "Scheduled"),
+                ("p-3", "Scheduled"),
+                ("p-1", "Scheduled"),
+            ]
+        );
     }
 
     #[tokio::test(start_paused = true)]
