@@ -410,3 +410,36 @@ fn queues_that_make_no_sense_are_told_why() {
     let empty = |s: &QueueStatus| s.gpus.is_empty() && s.since == Some(at(0));
     assert!(told.iter().all(|(_, s)| empty(s)));
 }
+
+#[test]
+fn the_first_minutes_of_a_history_do_not_turn_the_shares_over() {
+    let mut s = state_with(
+        SchedConfig::default(),
+        [
+            queue_with("a", 0, |_| {}),
+            queue_with("b", 0, |_| {}),
+            set_node(node("n", 4)),
+            set_pod(of("a", bound(pod("a0", 3), "n"))),
+            set_pod(of("b", bound(pod("b0", 1), "n"))),
+            set_pod(of("a", pod("a1", 4))),
+            set_pod(of("b", pod("b1", 4))),
+        ],
+    );
+    let share = |s: &mut State, second| -> i64 {
+        s.expire(at(second));
+        let told = statuses(s, second);
+        let of_b = told.iter().find(|(name, _)| name == "b").unwrap();
+        of_b.1.gpus[0].share_milli_gpu
+    };
+    share(&mut s, 0);
+    let soon = share(&mut s, 60);
+    assert!((2_000..2_050).contains(&soon), "{soon}");
+    let mut late = soon;
+    for day in 1..30 {
+        late = share(&mut s, day * 86_400);
+    }
+    assert!(
+        late > 2_250,
+        "who has used less for weeks is due more: {late}"
+    );
+}

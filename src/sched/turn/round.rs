@@ -160,11 +160,31 @@ impl World<'_> {
                 let id = QueueId(at);
                 let node = self.tree.node(id);
                 let (used, weights) = sums.get(node.parent.0).copied().unwrap_or_default();
-                let due = i128::from(used) * i128::from(node.weight) / i128::from(weights.max(1));
-                let due = i64::try_from(due).unwrap_or(i64::MAX);
-                aged_weight(node.weight, of(&past, id), due)
+                let even = |sum: i64| {
+                    let part = i128::from(sum) * i128::from(node.weight);
+                    i64::try_from(part / i128::from(weights.max(1))).unwrap_or(i64::MAX)
+                };
+                // Of what nobody has seen, each had its part: the first minutes of a history must
+                // not turn the shares over.
+                let unseen = (self.lasting_use(node.parent) - used).max(0);
+                let past = of(&past, id).saturating_add(even(unseen));
+                aged_weight(node.weight, past, even(used.saturating_add(unseen)))
             })
             .collect()
+    }
+}
+
+impl World<'_> {
+    /// What a queue's children would have used in all, faded, if they had always used what they do
+    /// now: thousandths of a GPU times seconds.
+    fn lasting_use(&self, queue: QueueId) -> i64 {
+        let children = &self.tree.node(queue).children;
+        let pools = 0..self.tree.pools();
+        let uses = pools.flat_map(|pool| children.iter().map(move |c| self.used(pool, *c)));
+        let milli = crate::sched::queue::to_milli_gpu(uses.fold(0, i64::saturating_add));
+        // One half-life over the logarithm of two.
+        let secs = self.state.config.half_life_secs.saturating_mul(1_443) / 1_000;
+        milli.saturating_mul(secs)
     }
 }
 
