@@ -7,7 +7,7 @@ use gpudeck::cluster::decode::Decoder;
 use gpudeck::model::{
     Delta, ForeignKind, Kind, Pricing, Rate, SourceReport, SourceState, Tier, TierRule,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::fixture;
 
@@ -25,6 +25,53 @@ fn kind_of(object: &Value) -> Option<ForeignKind> {
     let group = group.rsplit_once('/').map_or("", |(group, _)| group);
     let mut kinds = ForeignKind::ALL.iter().copied();
     kinds.find(|k| k.api().group == group && object["kind"] == k.api().kind)
+}
+
+/// Queues of our own: a lab with two below it, one that cannot be used, and one that nobody has told
+/// anything.
+fn ours() -> Vec<Value> {
+    let queue = |name: &str, spec: Value, status: Value| json!({"metadata": {"name": name, "uid": name}, "spec": spec, "status": status});
+    let status = |used: &str, waits: &str, share: &str, fault: Option<&str>| {
+        let gpus = json!([{"model": "H200", "tier": "reserved", "allocated": used,
+            "pending": waits, "share": share}]);
+        let ready = if fault.is_some() { "False" } else { "True" };
+        json!({"gpus": gpus, "jobs": {"running": 2, "waiting": 1}, "conditions": [{
+            "type": "Ready", "status": ready, "message": fault.unwrap_or_default(),
+            "lastTransitionTime": "2026-11-30T10:00:00Z"}]})
+    };
+    let due = |gpus: i64, limit: Option<i64>| json!([{"model": "H200", "tier": "reserved", "guaranteed": gpus, "limit": limit}]);
+    vec![
+        queue(
+            "labs",
+            json!({"gpus": due(24, Some(24)), "preemption": {"minRuntimeSeconds": 900}}),
+            status("24", "16", "24", None),
+        ),
+        queue(
+            "vision",
+            json!({"parent": "labs", "namespaces": ["research"], "gpus": due(8, None)}),
+            status("16", "8", "8", None),
+        ),
+        queue(
+            "speech",
+            json!({"parent": "labs", "namespaces": ["speech"], "gpus": due(16, None), "weight": 3}),
+            status("8", "8", "16", None),
+        ),
+        queue(
+            "twice",
+            json!({"namespaces": ["speech"]}),
+            status(
+                "0",
+                "0",
+                "0",
+                Some("namespace speech is in queues speech and twice: it can be in one only"),
+            ),
+        ),
+        queue(
+            "fresh",
+            json!({"namespaces": ["fresh"], "gpus": [{"limit": 4}]}),
+            Value::Null,
+        ),
+    ]
 }
 
 pub(crate) fn report(kind: ForeignKind, state: SourceState) -> Delta {
@@ -51,6 +98,16 @@ pub(crate) fn deltas() -> Vec<Delta> {
             }
         }
     }
+    for object in ours() {
+        let read = decoder.decode(Kind::GpuQueue, &object.to_string());
+        all.push(read.unwrap().into_set());
+    }
+    all.push(Delta::Source(SourceReport {
+        kind: Kind::GpuQueue,
+        namespace: None,
+        state: SourceState::Live,
+        at: fixture::now(),
+    }));
     all.extend(ForeignKind::ALL.iter().map(|kind| {
         let state = match kind.admitter() {
             Some(_) => SourceState::Live,

@@ -303,10 +303,15 @@ fn each_system_says_how_well_it_is_known() {
         ForeignKind::KueueLocalQueue,
         Change::Set(local("lq")),
     )]);
+    let no_queues = SourceState::Absent {
+        why: "not installed: each namespace is a queue of its own".into(),
+    };
+    desk.deltas(vec![source(Kind::GpuQueue, no_queues)]);
     desk.size = (200, 24);
     desk.press("4");
     let screen = desk.screen();
     for text in [
+        "not installed: each namespace is a queue of its own",
         "hidden-cq",
         "denied: list clusterqueues.kueue.x-k8s.io",
         "team-a/main",
@@ -314,6 +319,20 @@ fn each_system_says_how_well_it_is_known() {
         "installed, without a queue",
         "no namespace has a quota",
     ] {
+        assert!(screen.contains(text), "{text}: {screen}");
+    }
+    for (state, text) in [
+        (
+            SourceState::Denied { why: "no".into() },
+            "denied: list gpuqueues.gpudeck.dev",
+        ),
+        (
+            SourceState::Live,
+            "no GpuQueue: each namespace is a queue of its own",
+        ),
+    ] {
+        desk.deltas(vec![source(Kind::GpuQueue, state)]);
+        let screen = desk.screen();
         assert!(screen.contains(text), "{text}: {screen}");
     }
 }
