@@ -12,6 +12,7 @@ mod faults;
 mod files;
 mod peers;
 mod port;
+mod queues;
 mod random;
 mod same;
 mod tour;

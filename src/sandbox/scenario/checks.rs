@@ -35,6 +35,17 @@ impl Scenario {
         for team in &self.team {
             team.check(&mut names)?;
         }
+        let mut queues = BTreeSet::new();
+        for queue in &self.queue {
+            for name in &queue.namespaces {
+                check_name(name, "is a namespace")?;
+            }
+            check_name(&queue.name, "is the name of a queue")?;
+            if !queues.insert(queue.name.get_ref()) {
+                let why = format!("the queue `{}` is there twice", queue.name.get_ref());
+                return Err(wrong(&queue.name, why));
+            }
+        }
         for event in &self.event {
             event.check()?;
         }
@@ -130,20 +141,26 @@ fn shown(model: ModelName) -> &'static str {
     model.model().map_or("a CPU node", |model| model.slug)
 }
 
+/// A name as Kubernetes has them; `what` begins the sentence about one that is not.
+fn check_name(place: &Spanned<String>, what: &str) -> Result<(), Wrong> {
+    let name = place.get_ref();
+    let dns = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let edge = |c: Option<char>| c.is_some_and(|c| c != '-' && dns(c));
+    let sound = name.len() <= 63
+        && name.chars().all(dns)
+        && edge(name.chars().next())
+        && edge(name.chars().next_back());
+    if sound {
+        return Ok(());
+    }
+    let why = format!("{what}: at most 63 of a-z, 0-9 and -, with a letter or digit at each end");
+    Err(wrong(place, why))
+}
+
 impl TeamSpec {
     fn check(&self, names: &mut BTreeSet<String>) -> Result<(), Wrong> {
         let name = self.name.get_ref();
-        let dns = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        let edge = |c: Option<char>| c.is_some_and(|c| c != '-' && dns(c));
-        let sound = name.len() <= 63
-            && name.chars().all(dns)
-            && edge(name.chars().next())
-            && edge(name.chars().next_back());
-        if !sound {
-            let why =
-                "is a namespace: at most 63 of a-z, 0-9 and -, with a letter or digit at each end";
-            return Err(wrong(&self.name, why));
-        }
+        check_name(&self.name, "is a namespace")?;
         if !names.insert(name.clone()) {
             return Err(wrong(
                 &self.name,

@@ -8,6 +8,7 @@ mod happenings;
 mod locate;
 mod numbers;
 mod play;
+mod queues;
 mod schema;
 mod words;
 
@@ -17,6 +18,7 @@ pub use self::happenings::{
     Fabric, Failure, Foreign, Loss, Price, ProviderName, Scale, SchemeName, Spot, Storm,
 };
 pub use self::play::{Play, PlayError};
+pub use self::queues::{QueueGpus, QueueSpec, ReclaimName};
 pub use self::schema::{
     Event, Fill, GangShape, Load, MigLayout, ModelName, Nodes, Pool, Scenario, TeamSpec, TierName,
     TimedFault,

@@ -8,12 +8,13 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::director::Director;
+use super::queues;
 use super::schema::{Load, Pool, Scenario};
 use crate::sandbox::actors::clock::Clock;
 use crate::sandbox::actors::gpu_config::Config;
 use crate::sandbox::actors::{self, load};
 use crate::sandbox::bulk;
-use crate::sandbox::calls::CallError;
+use crate::sandbox::calls::{CallError, Calls};
 use crate::sandbox::inventory::{self, DEMO_NODES, Fault, Fleet, NodePool, namespace};
 use crate::sandbox::{ApiServer, PreloadError, Time};
 
@@ -52,6 +53,7 @@ impl Scenario {
             speed: None,
             pool: Vec::new(),
             team: Vec::new(),
+            queue: Vec::new(),
             load: Some(Load::default()),
             fill: None,
             spot: None,
@@ -204,6 +206,7 @@ impl Scenario {
             tasks = actors::start(server.client(), &options, stop);
             fleet.write_at(server.client(), play.time).await?;
         }
+        queues::write(&self.queue, &Calls::new(server.client())).await?;
         let clock = Clock::new(speed, play.seed).with_time(play.time);
         let director = Director::new(self, server.clone(), clock);
         tasks.spawn(director.run(stop.clone()));

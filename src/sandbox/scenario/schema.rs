@@ -9,6 +9,7 @@ use toml::Spanned;
 
 use super::happenings::{Fabric, Failure, Foreign, Price, Scale, Spot};
 use super::numbers::{Real, Whole};
+use super::queues::QueueSpec;
 use crate::sandbox::faults::Fault;
 use crate::sandbox::inventory::{self, Model};
 use crate::sandbox::span::Span;
@@ -28,6 +29,9 @@ pub struct Scenario {
     /// Who submits work; without any the demo's five teams.
     #[serde(default)]
     pub team: Vec<TeamSpec>,
+    /// Queues of gpudeck's own scheduler; without any each namespace is one.
+    #[serde(default)]
+    pub queue: Vec<QueueSpec>,
     /// How much work there is; without it none is submitted.
     #[serde(default)]
     pub load: Option<Load>,
