@@ -33,6 +33,9 @@ pub(crate) const LEGEND: [(Glyph, Meaning, &str); 8] = [
     (Glyph::GpuUnknown, Meaning::Unknown, "unknown"),
 ];
 
+/// Screens narrower than this say the lens below the map.
+const NAMES_ITS_LENS: u16 = 112;
+
 /// Lines below the map: legend and description, as far as there is room.
 fn lines_below(height: u16) -> u16 {
     match height {
@@ -286,8 +289,21 @@ fn draw_below(view: &FleetView, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
             buf.set_stringn(at, y, &notes, usize::from(own), ctx.style(Meaning::Muted));
         }
     }
-    let line = description(view, ctx, usize::from(width));
-    buf.set_line(x, area.bottom() - 1, &line, width);
+    let y = area.bottom() - 1;
+    let lens = format!("lens {}", view.lens.name());
+    let own = u16::try_from(lens.width() + 2).unwrap_or(width);
+    // A narrow header has no room for it.
+    let own = if area.width < NAMES_ITS_LENS && own * 2 < width {
+        own
+    } else {
+        0
+    };
+    let line = description(view, ctx, usize::from(width - own));
+    buf.set_line(x, y, &line, width - own);
+    if own > 0 {
+        let at = x + width - own + 2;
+        buf.set_string(at, y, &lens, ctx.style(Meaning::Muted));
+    }
 }
 
 /// What the colours of the lens mean, and how much of it is not known.
