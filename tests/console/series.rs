@@ -56,6 +56,16 @@ fn cluster() -> Cluster {
         "Started container main",
         555,
     );
+    // What an autoscaler says of all that waits.
+    for (ns, name) in [
+        ("train", "nb-1"),
+        ("train", "nb-2"),
+        ("team-a", "run-0-x7k2p"),
+    ] {
+        let what = ("NotTriggerScaleUp", "pod didn't trigger scale-up");
+        let about = ("Pod", ns, name);
+        cluster.apply(&fixture::event(about, Severity::Normal, what, 500, 1));
+    }
     for kind in Kind::ALL {
         cluster.apply(&fixture::source(kind, SourceState::Live));
     }
@@ -72,7 +82,7 @@ fn timeline(stage: &Stage) -> (Box<dyn View>, String) {
 fn a_series_is_one_row_and_opens() {
     let stage = Stage::new(cluster(), TRUE);
     let (mut timeline, picture) = timeline(&stage);
-    assert_eq!(timeline.count(), (5, 5), "{picture}");
+    assert_eq!(timeline.count(), (6, 6), "{picture}");
     for words in [
         "12 pods of train/llm",
         "placed on 3 nodes: fullest leaf",
@@ -80,13 +90,17 @@ fn a_series_is_one_row_and_opens() {
         "pod train/eval-1",
         // A pod that starts again is not one of the series.
         "pod train/llm-3",
+        "3 pods of 2 workloads",
     ] {
         assert!(picture.contains(words), "{words}: {picture}");
     }
     // The filter finds what is inside.
+    timeline.set_filter("ns=team-a").unwrap();
+    stage.draw(&mut *timeline, 140, 20);
+    assert_eq!(timeline.count(), (1, 6));
     timeline.set_filter("name=llm-7 what=placed").unwrap();
     stage.draw(&mut *timeline, 140, 20);
-    assert_eq!(timeline.count(), (1, 5));
+    assert_eq!(timeline.count(), (1, 6));
     let about = timeline
         .describe(&timeline.selected().unwrap(), &stage.ctx())
         .unwrap();
@@ -102,7 +116,7 @@ fn a_series_is_one_row_and_opens() {
     assert!(!timeline.enter(), "one of them does not open further");
     assert!(timeline.leave());
     stage.draw(&mut *timeline, 140, 20);
-    assert_eq!(timeline.count(), (1, 5), "the filter is as it was");
+    assert_eq!(timeline.count(), (1, 6), "the filter is as it was");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Series of the timeline: what happens to one pod after the other of a workload in a short time is
-//! one row, which Enter opens.
+//! one row, which Enter opens. What another scheduler or the autoscaler says of all that waits is one
+//! row whatever workloads it is about.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ const RANDOM: &str = "bcdfghjklmnpqrstvwxz2456789";
 /// Happenings of one kind about different pods of one workload.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Series {
-    /// What the names of their pods have in common.
+    /// What the names of their pods have in common; empty when they are of several workloads.
     pub stem: String,
     /// All of them, oldest first; never empty.
     all: Vec<Happening>,
@@ -57,11 +58,22 @@ impl Series {
         self.all.iter().map(pods).sum()
     }
 
-    /// `12 pods of train/llm`.
+    /// The namespace of all of them; empty when there are several.
+    pub fn namespace(&self) -> &str {
+        let first = self.first().map_or("", Happening::namespace);
+        let same = self.all.iter().all(|h| h.namespace() == first);
+        if same { first } else { "" }
+    }
+
+    /// `12 pods of train/llm`, `40 pods of 9 workloads`.
     pub fn subject(&self) -> String {
-        let namespace = self.first().map_or("", Happening::namespace);
         let pods = format::count_of(self.count());
-        format!("{pods} pods of {namespace}/{}", self.stem)
+        if !self.stem.is_empty() {
+            return format!("{pods} pods of {}/{}", self.namespace(), self.stem);
+        }
+        let of = self.all.iter().map(|h| (h.namespace(), stem(h.name())));
+        let of: BTreeSet<(&str, &str)> = of.collect();
+        format!("{pods} pods of {} workloads", format::count_of(of.len()))
     }
 
     /// What happened to all of them.
@@ -143,6 +155,11 @@ impl Same {
         if h.kind() != "Pod" || matches!(what, What::Fault | What::Reclaim) {
             return None;
         }
+        let (mut namespace, mut stem) = (h.namespace(), stem(h.name()));
+        // Said of each that waits, again and again.
+        if what == What::Waits && matches!(h, Happening::Event(_)) {
+            (namespace, stem) = ("", "");
+        }
         let for_whom = match h {
             Happening::Decision(decision, _) => match &decision.kind {
                 DecisionKind::Leaves { preemptor, .. } => &*preemptor.1,
@@ -153,8 +170,8 @@ impl Same {
         Some(Same {
             what,
             reason: h.reason().into(),
-            namespace: h.namespace().into(),
-            stem: stem(h.name()).into(),
+            namespace: namespace.into(),
+            stem: stem.into(),
             for_whom: for_whom.into(),
         })
     }
@@ -178,7 +195,7 @@ pub(crate) fn fold(all: Vec<Happening>) -> Vec<Happening> {
             rows.push(vec![h]);
             continue;
         };
-        let name: Box<str> = h.name().into();
+        let name: Box<str> = format!("{}/{}", h.namespace(), h.name()).into();
         if let Some(series) = open.get_mut(&same)
             && time.duration_since(series.last) <= GAP
             && series.names.insert(name.clone())
@@ -206,7 +223,11 @@ fn one(mut all: Vec<Happening>) -> Option<Happening> {
     if all.len() < 2 {
         return all.pop();
     }
-    let stem = stem(all.first()?.name()).to_owned();
+    let first = all.first()?;
+    let of = |h: &Happening| (h.namespace().to_owned(), stem(h.name()).to_owned());
+    let (whose, name) = of(first);
+    let several = all.iter().any(|h| of(h) != (whose.clone(), name.clone()));
+    let stem = if several { String::new() } else { name };
     Some(Happening::Series(Arc::new(Series { stem, all })))
 }
 
@@ -271,8 +292,8 @@ impl View for SeriesView {
     }
 
     fn mode(&self) -> Option<String> {
-        let series = self.list.rows().next().map(|h| stem(h.name()).to_owned());
-        series.map(|stem| format!("series of {stem}"))
+        let shown = self.list.count().1;
+        (shown > 0).then(|| format!("series of {}", format::count_of(shown)))
     }
 
     list_view!(list, |r: &Happening| {

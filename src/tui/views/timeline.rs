@@ -76,7 +76,7 @@ impl Happening {
             Happening::Event(event) => &event.subject_namespace,
             Happening::Decision(decision, _) => &decision.namespace,
             Happening::Fault(_) => "",
-            Happening::Series(series) => series.first().map_or("", Happening::namespace),
+            Happening::Series(series) => series.namespace(),
         }
     }
 
@@ -412,7 +412,13 @@ static FILTER: &[FilterColumn<Happening>] = &[
         aliases: &["namespace"],
         unit: Unit::Text,
         about: "namespace of the subject",
-        value: |r, _| Value::text(r.namespace()),
+        value: |r, _| match r {
+            Happening::Series(series) => {
+                let all = series.all().iter().map(|h| Cow::Borrowed(h.namespace()));
+                Value::List(all.collect())
+            }
+            _ => Value::text(r.namespace()),
+        },
     },
     FilterColumn {
         name: "kind",
