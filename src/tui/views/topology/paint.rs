@@ -375,9 +375,17 @@ fn line(view: &TopologyView, row: &Shown, plan: &Plan, ctx: &Ctx<'_>) -> Line<'s
 fn branch_name(view: &TopologyView, within: &[Step], step: &Step) -> String {
     let is_common = |step: &Step, depth: usize| depth == 1 && view.common.as_ref() == Some(step);
     let all = within.iter().chain([step]).enumerate();
-    let told = all.filter(|(depth, step)| !is_common(step, *depth));
-    let words: Vec<String> = told.map(|(_, step)| step.in_words()).collect();
-    words.join(" / ")
+    let told: Vec<&Step> = all
+        .filter(|(depth, step)| !is_common(step, *depth))
+        .map(|(_, step)| step)
+        .collect();
+    match told.as_slice() {
+        [one] => one.in_words(),
+        several => {
+            let words: Vec<String> = several.iter().map(|step| step.in_short()).collect();
+            words.join(" / ")
+        }
+    }
 }
 
 /// Whose pods hold a GPU, or an instance of it, and that the device is not known where nobody tells.

@@ -73,6 +73,20 @@ impl Step {
     }
 }
 
+impl Step {
+    /// The name alone where it says its level by itself, as `leaf-2` does, else both.
+    pub(super) fn in_short(&self) -> String {
+        let level = self.level.name();
+        let rest = self.name.strip_prefix(level);
+        let says = rest.is_some_and(|r| r.starts_with(|c: char| !c.is_alphabetic()));
+        if says {
+            self.name.to_string()
+        } else {
+            self.in_words()
+        }
+    }
+}
+
 /// A node in the tree.
 #[derive(Debug)]
 pub(super) struct Leaf {
