@@ -8,7 +8,7 @@ use gpudeck::model::{
 use gpudeck::tui::view::{Act, Target, View, ViewId};
 
 use crate::fixture;
-use crate::screen::{LOOKS, Look, Stage, TRUE, styles, text, view};
+use crate::screen::{LOOKS, Look, Stage, TRUE, in_each_look, styles, text, view};
 
 fn pod(namespace: &str, name: &str) -> PodName {
     PodName {
@@ -135,6 +135,22 @@ fn the_fleet_through_each_lens() {
             shots.push_str(&format!("-- {lens}\n{picture}\n"));
         }
         insta::assert_snapshot!(format!("lenses-{}", look.name), shots);
+    }
+}
+
+/// Each lens on each size of screen in each kind of terminal, a file a size.
+#[test]
+fn each_lens_at_each_size_in_each_kind_of_terminal() {
+    for (width, height) in [(80, 18), (120, 34), (200, 54), (300, 74)] {
+        let mut shots = String::new();
+        for (lens, _) in view(ViewId::Fleet).lenses() {
+            let pictures = in_each_look(|look| {
+                let stage = Stage::new(measured(), look);
+                stage.draw(&mut *fleet(lens), width, height)
+            });
+            shots.push_str(&format!("== {lens}\n{pictures}\n"));
+        }
+        insta::assert_snapshot!(format!("each-lens-{width}"), shots);
     }
 }
 

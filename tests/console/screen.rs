@@ -130,6 +130,53 @@ fn lines(buf: &Buffer, mut put: impl FnMut(&mut String, &ratatui::buffer::Cell, 
     out
 }
 
+/// The text with runs of empty lines told by their number.
+pub(crate) fn dense(buf: &Buffer) -> String {
+    let mut out = String::new();
+    let mut empty = 0;
+    for line in text(buf).lines() {
+        if line.is_empty() {
+            empty += 1;
+            continue;
+        }
+        if empty > 0 {
+            writeln!(out, "({empty} empty)").unwrap();
+            empty = 0;
+        }
+        writeln!(out, "{line}").unwrap();
+    }
+    out
+}
+
+/// A number that is another one when a style is, anywhere (FNV-1a).
+pub(crate) fn styles_hash(buf: &Buffer) -> String {
+    let hash = styles(buf)
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+    format!("{hash:016x}")
+}
+
+/// Pictures of one size in each kind of terminal: the text once for those that show the same, and a
+/// hash of the styles for each.
+pub(crate) fn in_each_look(mut draw: impl FnMut(Look) -> Buffer) -> String {
+    let mut out = String::new();
+    let mut before = String::new();
+    for look in LOOKS {
+        let buf = draw(look);
+        writeln!(out, "-- {}, styles {}", look.name, styles_hash(&buf)).unwrap();
+        let shown = dense(&buf);
+        if shown == before {
+            writeln!(out, "(the same text)").unwrap();
+        } else {
+            out.push_str(&shown);
+        }
+        before = shown;
+    }
+    out
+}
+
 /// A letter for each style that occurs, and the letters in place of the text.
 pub(crate) fn styles(buf: &Buffer) -> String {
     let mut letters: BTreeMap<String, char> = BTreeMap::new();

@@ -6,7 +6,7 @@ use gpudeck::tui::view::{Act, Target, View, ViewId};
 use ratatui::text::Line;
 
 use crate::fixture;
-use crate::screen::{LOOKS, Stage, TRUE, styles, text, view};
+use crate::screen::{LOOKS, Stage, TRUE, in_each_look, styles, text, view};
 
 /// What is left for the view of a terminal of 80x24, 120x40 and 200x60.
 const SIZES: [(u16, u16); 3] = [(80, 18), (120, 34), (200, 54)];
@@ -26,6 +26,18 @@ fn each_view_at_each_size_in_each_kind_of_terminal() {
                 }
             }
         }
+    }
+}
+
+/// The largest screen, a file a view.
+#[test]
+fn each_view_on_a_screen_of_300x80_in_each_kind_of_terminal() {
+    for id in ViewId::ALL {
+        let shots = in_each_look(|look| {
+            let stage = Stage::new(fixture::cluster(), look);
+            stage.draw(&mut *view(id), 300, 74)
+        });
+        insta::assert_snapshot!(format!("{}-300", id.name()), shots);
     }
 }
 
