@@ -1,13 +1,13 @@
-//! What each sample node reads as: model, physical GPUs, tier, MIG strategy, readiness, faults and
-//! what is planned for it.
+//! What each sample node reads as: model, physical GPUs, tier, MIG strategy, readiness, faults, what is
+//! planned for it and when it ends.
 
 use gpudeck::cluster::decode::{Decoder, Object};
 use gpudeck::model::{FabricRules, GpuModel, MigStrategy, Node, NodeUse, Readiness};
 
 use crate::samples::{files, kind_of, objects};
 
-/// A node in one line: name, model, physical GPUs, MIG strategy, tier, readiness, `!` faults and
-/// `~` notices.
+/// A node in one line: name, model, physical GPUs, MIG strategy, tier, readiness, `!` faults, `~`
+/// notices and `>` its end.
 fn line(node: &Node) -> String {
     let model = node.gpus.model.as_ref().map_or("?", GpuModel::short);
     let count = node.gpus.count.map_or("?".to_owned(), |n| n.to_string());
@@ -34,6 +34,9 @@ fn line(node: &Node) -> String {
         line.push_str(" ~");
         line.push_str(&notice.kind);
     }
+    if let Some((at, told_by)) = node.end() {
+        line.push_str(&format!(" >{at} {told_by}"));
+    }
     line
 }
 
@@ -51,9 +54,9 @@ const TABLE: &[&str] = &[
     "g4c2e71: H100-80 x8 reserved ready",
     "gke-deck-a2-5f0d3311-x0pw: A100-80 x8 single on-demand ready !XidCriticalError",
     "gke-deck-a3h-spot-1c22e0aa-r4zt: H100-80 x8 spot ready",
-    "gke-deck-a3m-cp-9ab40077-mw2d: H100-80 x8 on-demand ready",
+    "gke-deck-a3m-cp-9ab40077-mw2d: H100-80 x8 on-demand ready >2026-12-02T12:00:00Z cloud.google.com/scheduled-maintenance-time",
     "gke-deck-a3u-pool-7f2c91d4-q8kx: H200 x8 reserved ready",
-    "gke-deck-a4-flex-3d90bb1e-z2lv: B200 x? calendar ready",
+    "gke-deck-a4-flex-3d90bb1e-z2lv: B200 x? calendar ready >2026-12-06T12:00:00Z node.gke.io/machine-termination-datetime",
     "gke-deck-l4-ts-77aa0c2d-kk3q: L4 x2 spot ready",
     "hgx-h14.lab.example: H100-80 x8 mixed ? ready",
     "hgx-h15.lab.example: ? x? ? ready",
@@ -70,7 +73,7 @@ const TABLE: &[&str] = &[
     "ip-10-41-12-61.us-east-2.compute.internal: H100-80 x8 calendar ready",
     "ip-10-41-3-9.us-east-2.compute.internal: T4 x1 spot ready",
     "ip-10-41-5-77.us-east-2.compute.internal: A10G x1 on-demand ready",
-    "ip-10-41-7-22.us-east-2.compute.internal: L40S x4 spot ready",
+    "ip-10-41-7-22.us-east-2.compute.internal: L40S x4 spot ready >2026-11-30T12:02:00Z karpenter.sh/nodeclaim-termination-timestamp",
     "ip-10-41-9-14.us-east-2.compute.internal: A100-40 x8 on-demand ready",
     "kwok-fake-a100-0: A100-80 x4 ? ready",
     "nvl72-r1-t00: GB200 x4 mixed ? ready",
