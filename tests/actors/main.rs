@@ -21,6 +21,8 @@ mod network;
 mod openb;
 mod outage;
 mod pods;
+#[cfg(feature = "real-cluster")]
+mod prometheus;
 mod spot;
 mod telemetry;
 mod training;
