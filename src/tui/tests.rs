@@ -11,6 +11,7 @@ mod browse;
 mod following;
 mod keeping;
 mod keys;
+mod links;
 mod loop_;
 mod own_actions;
 mod pictures;
