@@ -90,7 +90,7 @@ fn a_series_is_one_row_and_opens() {
         "pod train/eval-1",
         // A pod that starts again is not one of the series.
         "pod train/llm-3",
-        "3 pods of 2 workloads",
+        "3 pods, 2 workloads",
     ] {
         assert!(picture.contains(words), "{words}: {picture}");
     }

@@ -65,7 +65,7 @@ impl Series {
         if same { first } else { "" }
     }
 
-    /// `12 pods of train/llm`, `40 pods of 9 workloads`.
+    /// `12 pods of train/llm`, `40 pods, 9 workloads`.
     pub fn subject(&self) -> String {
         let pods = format::count_of(self.count());
         if !self.stem.is_empty() {
@@ -73,7 +73,7 @@ impl Series {
         }
         let of = self.all.iter().map(|h| (h.namespace(), stem(h.name())));
         let of: BTreeSet<(&str, &str)> = of.collect();
-        format!("{pods} pods of {} workloads", format::count_of(of.len()))
+        format!("{pods} pods, {} workloads", format::count_of(of.len()))
     }
 
     /// What happened to all of them.
