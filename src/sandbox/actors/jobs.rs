@@ -206,7 +206,9 @@ impl Jobs {
             failed |= refused;
         }
         let now = Instant::now();
-        if failed {
+        // One that is deleted is gone when the watch says so, which may be cut just then: looking again
+        // at once would go round and round, and under a clock that jumps for ever.
+        if failed || decision.expired {
             self.agenda.at_latest(uid, now + RETRY);
         } else if let Some(wait) = decision.again.and_then(|wait| now.checked_add(wait)) {
             self.agenda.at_latest(uid, wait);
