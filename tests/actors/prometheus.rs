@@ -150,7 +150,20 @@ async fn a_real_prometheus_tells_what_the_exporters_tell() {
     let begun = Timestamp::now();
     let told: Vec<NodeTelemetry> = eventually("Prometheus has scraped both", || async {
         let told = prometheus.read(&nodes, Timestamp::now()).await.ok()?;
-        (told.len() == NODES.len()).then_some(told)
+        // A read asks several times; a scrape may come between.
+        let whole = |t: &NodeTelemetry| {
+            let gpus = t.gpus.as_deref().unwrap_or_default();
+            let known = |g: &GpuReading| {
+                let m = &g.measured;
+                let memory = m.memory_total_mib.is_some();
+                memory
+                    && m.activity.is_some()
+                    && g.power_watts.is_some()
+                    && g.temperature_c.is_some()
+            };
+            gpus.iter().all(known)
+        };
+        (told.len() == NODES.len() && told.iter().all(whole)).then_some(told)
     })
     .await;
     for reading in told {
