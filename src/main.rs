@@ -15,19 +15,7 @@ fn main() -> ExitCode {
     {
         return fail(&e);
     }
-    gpudeck::cluster::client::install_crypto();
-    let runtime = match tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-    {
-        Ok(runtime) => runtime,
-        Err(e) => return fail(&color_eyre::eyre::eyre!("no runtime could be started: {e}")),
-    };
-    // The console runs on this thread: a slow terminal must not hold up a worker.
-    let ended = runtime.block_on(gpudeck::app::run());
-    // A task that hangs on a dead server must not keep the process.
-    runtime.shutdown_background();
-    match ended {
+    match gpudeck::app::run() {
         Ok(()) => ExitCode::SUCCESS,
         // `gpudeck snapshot | head`: who reads has had enough.
         Err(e) if is_broken_pipe(&e) => ExitCode::SUCCESS,

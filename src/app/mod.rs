@@ -27,7 +27,8 @@ pub mod telemetry;
 use std::path::PathBuf;
 
 use clap::Parser;
-use color_eyre::eyre::Result;
+use color_eyre::eyre::{Result, WrapErr};
+use tokio::runtime;
 use tokio_util::sync::CancellationToken;
 
 use self::cli::{
@@ -42,11 +43,25 @@ use crate::sandbox::{ApiServer, Options, Time};
 use crate::tui::theme::Depth;
 use crate::tui::{Choices, Settings};
 
-/// Parses the command line and does what it says.
+/// Parses the command line and does what it says, on a runtime of its own. Here and not in the
+/// binary, which would compile all of it a second time.
 ///
 /// # Errors
 /// One sentence for the user.
-pub async fn run() -> Result<()> {
+pub fn run() -> Result<()> {
+    crate::cluster::client::install_crypto();
+    let runtime = runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .wrap_err("no runtime could be started")?;
+    // The console runs on this thread: a slow terminal must not hold up a worker.
+    let ended = runtime.block_on(asked());
+    // A task that hangs on a dead server must not keep the process.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn asked() -> Result<()> {
     let cli = Cli::parse();
     log::start()?;
     match &cli.command {
