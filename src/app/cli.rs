@@ -164,9 +164,14 @@ pub struct MigArgs {
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     pub gpus: u16,
     /// Share of the arrivals of each profile, from 1g to the whole GPU; for the 8-slice models 1g,
-    /// 1g with double memory, 2g, 3g, 4g, 7g.
-    #[arg(long, value_name = "SHARE,...", default_value = "35,8,22,15,8,12")]
-    pub mix: Mix,
+    /// 1g with double memory, 2g, 3g, 4g, 7g. Several mixes are parted by semicolons.
+    #[arg(
+        long,
+        value_name = "SHARE,...;...",
+        value_delimiter = ';',
+        default_value = "35,8,22,15,8,12"
+    )]
+    pub mix: Vec<Mix>,
     /// Loads, but for a fill; 1 asks for all GPUs when packed without loss.
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "0.9,1", value_parser = mig_load)]
     pub loads: Vec<f64>,
@@ -178,7 +183,7 @@ pub struct MigArgs {
         long,
         value_name = "NAME,...",
         value_delimiter = ',',
-        default_value = "ours,mfi,bestfit,firstfit,random"
+        default_value = "ours,mfi,fgd,bestfit,firstfit,random"
     )]
     pub policy: Vec<MigPolicy>,
     /// In which form.

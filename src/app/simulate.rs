@@ -172,13 +172,18 @@ pub fn mig(args: &MigArgs) -> Result<()> {
     };
     let policies = each_once(&args.policy);
     let mut report = MigReport::default();
-    let mut progress = Progress::new(experiments.len() * policies.len() * args.seeds.0.len());
-    for experiment in experiments {
+    let runs = args.mix.len() * experiments.len() * policies.len() * args.seeds.0.len();
+    let mut progress = Progress::new(runs);
+    for (mix, experiment) in args
+        .mix
+        .iter()
+        .flat_map(|mix| experiments.iter().map(move |e| (mix, *e)))
+    {
         for policy in &policies {
             for seed in &args.seeds.0 {
-                progress.show(&format!("{policy} seed {seed}"));
+                progress.show(&format!("{mix} {policy} seed {seed}"));
                 let gpus = usize::from(args.gpus);
-                let row = mig::run(&A100_80, gpus, &args.mix, experiment, *policy, *seed);
+                let row = mig::run(&A100_80, gpus, mix, experiment, *policy, *seed);
                 progress.run_done();
                 report.add(
                     row.inspect_err(|_| progress.clear())
@@ -187,6 +192,7 @@ pub fn mig(args: &MigArgs) -> Result<()> {
             }
         }
     }
+    report.finish();
     progress.clear();
     print(&match args.form.output {
         SimulateOutput::Table => report.table(),

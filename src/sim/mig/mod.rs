@@ -11,5 +11,5 @@ mod report;
 mod run;
 
 pub use policy::MigPolicy;
-pub use report::{MigMean, MigReport};
+pub use report::{Ahead, MigMean, MigReport, OverMixes};
 pub use run::{Experiment, MigRow, Mix, run};

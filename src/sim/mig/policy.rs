@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use fastrand::Rng;
 
-use crate::sched::mig::{Device, Prices, Profile, Slot, choose, fragmentation_increment, scarcity};
+use crate::sched::mig::{
+    Device, Geometry, Mask, Prices, Profile, Slot, choose, fragmentation_increment, scarcity,
+};
 
 /// A policy of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +16,8 @@ pub enum MigPolicy {
     Ours,
     /// Least increment of fragmentation.
     Mfi,
+    /// The same by FGD's measure: all free compute is lost to a profile that does not fit.
+    Fgd,
     /// The GPU with fewest free slices.
     BestFit,
     /// The first GPU and start.
@@ -24,9 +28,10 @@ pub enum MigPolicy {
 
 impl MigPolicy {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Ours,
         Self::Mfi,
+        Self::Fgd,
         Self::BestFit,
         Self::FirstFit,
         Self::Random,
@@ -38,6 +43,7 @@ impl MigPolicy {
         match self {
             Self::Ours => "ours",
             Self::Mfi => "mfi",
+            Self::Fgd => "fgd",
             Self::BestFit => "bestfit",
             Self::FirstFit => "firstfit",
             Self::Random => "random",
@@ -73,6 +79,7 @@ impl MigPolicy {
                 choose(prices, &weights, devices, profile)
             }
             Self::Mfi => fragmentation_increment(prices.geometry(), devices, profile),
+            Self::Fgd => least_lost(prices.geometry(), share, devices, profile),
             Self::BestFit => fitting()
                 .min_by_key(|(state, _)| std::cmp::Reverse(state.mask.count_ones()))
                 .map(|(_, slot)| slot),
@@ -85,6 +92,37 @@ impl MigPolicy {
             }
         }
     }
+}
+
+/// The place after which least free compute is lost to those who may come; the first among equals.
+fn least_lost(
+    geometry: &'static Geometry,
+    share: &[f64],
+    devices: &[Device],
+    profile: &Profile,
+) -> Option<Slot> {
+    let lost = |mask: Mask, compute: u8| -> f64 {
+        let free = f64::from(geometry.compute.saturating_sub(compute));
+        let lost_to = geometry.plain().zip(share);
+        let lost_to = lost_to.filter(|(other, _)| other.free_starts(mask).next().is_none());
+        lost_to.map(|(_, share)| share * free).sum()
+    };
+    let mut best: Option<Slot> = None;
+    for (device, state) in devices.iter().enumerate() {
+        let before = lost(state.mask, state.compute);
+        for (start, window) in profile.free_starts(state.mask) {
+            let after = lost(state.mask | window, state.compute + profile.compute);
+            let score = after - before;
+            if best.is_none_or(|best| score < best.score - 1e-9) {
+                best = Some(Slot {
+                    device,
+                    start,
+                    score,
+                });
+            }
+        }
+    }
+    best
 }
 
 impl fmt::Display for MigPolicy {

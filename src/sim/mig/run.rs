@@ -1,5 +1,6 @@
 //! One run.
 
+use std::fmt;
 use std::str::FromStr;
 
 use fastrand::Rng;
@@ -35,6 +36,15 @@ impl Mix {
             at < 0.0
         });
         found.unwrap_or(self.0.len().saturating_sub(1))
+    }
+}
+
+impl fmt::Display for Mix {
+    /// In percent, as it may be typed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = |share: &f64| (share * 1_000.0).round() / 10.0;
+        let shares: Vec<String> = self.0.iter().map(|s| tenths(s).to_string()).collect();
+        f.pad(&shares.join(","))
     }
 }
 

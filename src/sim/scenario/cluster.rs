@@ -132,9 +132,7 @@ impl Cluster {
     }
 
     fn carry_out(&mut self, plan: &Plan) {
-        for hold in &plan.holds {
-            self.state.hold(hold);
-        }
+        self.state.hold(plan);
         for action in plan.actions() {
             self.state.assume(action);
             match action {
