@@ -7,7 +7,7 @@ use gpudeck::model::{Delta, Pod};
 use gpudeck::plan::Plan;
 use gpudeck::sched::{State, decide};
 
-use crate::report::{line, quantile, rate, spread, time, timed};
+use crate::report::{line, quantile, rate, reaches, time, timed, under, verdict};
 use crate::site::{Pods, churn, come, leave, nearly_full, now, round, settle};
 
 const NODES: usize = 5_000;
@@ -48,18 +48,16 @@ fn singles(full: &State, running: &[Pod], pods: &mut Pods) {
         rest * 10
     };
     let decided = all.saturating_sub(rest);
-    line(
-        "singles, one decision each",
-        &rate(SINGLES, decided),
-        "50,000/s",
-    );
+    reaches("singles, one decision each", SINGLES, decided, 50_000);
     line(
         "  with departures and the watch's answers",
         &rate(SINGLES, all),
         "",
     );
     let at = |took: &mut Vec<Duration>, t| time(quantile(took, t));
-    line("  p99 of a decision", &at(&mut took, 990), "1 ms");
+    let p99 = quantile(&mut took, 990);
+    let met = p99 < Duration::from_millis(1);
+    line("  p99 of a decision", &time(p99), &verdict("1 ms", met));
     let (p50, most) = (at(&mut took, 500), at(&mut took, 1_000));
     let figure = format!("{p50}, {most}");
     line("  p50, slowest (prices made anew)", &figure, "");
@@ -83,11 +81,8 @@ fn gangs(full: &State, running: &[Pod], pods: &mut Pods) {
         sum += used;
         placed += settle(&mut state, gang, &plan);
     }
-    line(
-        "topology gangs, every leaf scored, pods",
-        &rate(all, sum),
-        "100,000/s",
-    );
+    let what = "topology gangs, every leaf scored, pods";
+    reaches(what, all, sum, 100_000);
     line("  p99 of a gang", &time(quantile(&mut took, 990)), "");
     line("  pods placed", &format!("{placed} of {all}"), "");
 }
@@ -104,11 +99,8 @@ fn cannot_be_placed(full: &State, pods: &mut Pods) {
         took.push(began.elapsed());
         assert!(plan.groups.is_empty(), "it cannot be placed");
     }
-    line(
-        "cannot be placed, with its reason",
-        &spread(&mut took),
-        "10 ms",
-    );
+    let what = "cannot be placed, with its reason";
+    under(what, &mut took, Duration::from_millis(10));
 }
 
 fn fork(full: &State) {
@@ -119,5 +111,5 @@ fn fork(full: &State) {
         took.push(began.elapsed());
         drop(fork);
     }
-    line("fork", &spread(&mut took), "10 ms");
+    under("fork", &mut took, Duration::from_millis(10));
 }

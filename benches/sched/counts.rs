@@ -8,6 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::report::line;
 use crate::site::{Pods, churn, come, leave, nearly_full, round, settle};
+use crate::turns;
 
 /// Marks the process that is counted: case, nodes, sizes and repeats follow.
 pub const FLAG: &str = "--count";
@@ -18,6 +19,10 @@ const CASES: [(&str, usize); 4] = [
     ("cannot-place", 20),
     ("fork", 5),
 ];
+
+/// The same with queues: a tenth of the cluster taken back, two jobs a node looked at anew, why one
+/// waits.
+const TURNS: [(&str, usize); 3] = [("reclaim", 2), ("pending", 5), ("explain", 5)];
 
 /// Something that counts the instructions of a process.
 #[derive(Clone, Copy)]
@@ -106,6 +111,14 @@ pub fn run() {
         });
         line(&format!("  {nodes} nodes"), &all.join(", "), "");
     }
+    for nodes in [250, 500, 1_000] {
+        let all = TURNS.map(|(case, n)| {
+            // The picture is made by the first.
+            let one = each(count(case, nodes, 3, n + 1), count(case, nodes, 3, 1), n);
+            format!("{case} {}", told(one))
+        });
+        line(&format!("  {nodes} full nodes"), &all.join(", "), "");
+    }
     for sizes in [1, 12, 60] {
         let (n, none) = (2_000, count("nothing", 250, sizes, 0));
         let single = told(each(count("single", 250, sizes, n), none, n));
@@ -121,6 +134,9 @@ pub fn work(args: &[String]) {
     let (Some(nodes), Some(sizes), Some(repeats)) = (number(0), number(1), number(2)) else {
         return;
     };
+    if TURNS.iter().any(|(turn, _)| turn == case) {
+        return turns::work(case, nodes, repeats);
+    }
     let mut pods = Pods::new(u32::try_from(sizes).unwrap_or(1));
     let (mut state, mut running) = nearly_full(nodes, &mut pods);
     match &**case {

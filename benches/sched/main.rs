@@ -18,14 +18,17 @@ mod counts;
 mod fill;
 mod growth;
 mod memory;
+mod queues;
 mod report;
 mod site;
+mod turns;
 
 /// A section's name and what it measures.
 type Section = (&'static str, fn());
 
-const SECTIONS: [Section; 5] = [
+const SECTIONS: [Section; 6] = [
     ("bars", bars::run),
+    ("turns", turns::run),
     ("fill", fill::run),
     ("growth", growth::run),
     ("memory", memory::run),

@@ -7,6 +7,24 @@ pub fn line(what: &str, figure: &str, bar: &str) {
     println!("{what:<52} {figure:>22}   {bar}");
 }
 
+/// A bar and whether it is met.
+pub fn verdict(bar: &str, met: bool) -> String {
+    format!("{bar} {}", if met { "PASS" } else { "missed" })
+}
+
+/// Times of which the median has to stay under a bar; least and median are shown.
+pub fn under(what: &str, times: &mut [Duration], bar: Duration) {
+    let met = quantile(times, 500) < bar;
+    line(what, &spread(times), &verdict(&time(bar), met));
+}
+
+/// A rate that has to reach a bar.
+pub fn reaches(what: &str, count: usize, took: Duration, bar: usize) {
+    let met = count as f64 >= bar as f64 * took.as_secs_f64();
+    let bar = rate(bar, Duration::from_secs(1));
+    line(what, &rate(count, took), &verdict(&bar, met));
+}
+
 /// A duration with three significant digits.
 pub fn time(t: Duration) -> String {
     let us = t.as_secs_f64() * 1e6;

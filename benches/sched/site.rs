@@ -153,6 +153,61 @@ impl Pods {
             .collect()
     }
 
+    /// A pod of a namespace that asks for so many devices.
+    pub fn of(&mut self, namespace: &str, gpus: i64) -> Pod {
+        let mut pod = self.make(gpus * 8_000, gpus, ("team", "a"));
+        pod.meta.namespace = namespace.into();
+        pod
+    }
+
+    /// The same, running on a node, perhaps for so many seconds.
+    pub fn running(
+        &mut self,
+        namespace: &str,
+        gpus: i64,
+        node: usize,
+        estimate: Option<i64>,
+    ) -> Pod {
+        let mut pod = self.of(namespace, gpus);
+        pod.node = Some(format!("node-{node:05}").into());
+        pod.phase = Phase::Running;
+        pod.started = pod.meta.created;
+        if let Some(secs) = estimate {
+            let note = (
+                "gpudeck.dev/runtime-estimate".into(),
+                secs.to_string().into(),
+            );
+            pod.meta.annotations = [note].into();
+        }
+        pod
+    }
+
+    /// [`Pods::single`] in a namespace.
+    pub fn single_in(&mut self, namespace: &str) -> Pod {
+        let mut pod = self.single();
+        pod.meta.namespace = namespace.into();
+        pod
+    }
+
+    /// A gang of so many 8-GPU pods.
+    pub fn together(&mut self, namespace: &str, pods: usize, wish: Option<&str>) -> Vec<Pod> {
+        let name: Str = format!("gang-{}", self.made).into();
+        (0..pods)
+            .map(|_| {
+                let mut pod = self.of(namespace, 8);
+                pod.group = Some(GroupName {
+                    kind: "PodGroup".into(),
+                    name: name.clone(),
+                    min_members: u32::try_from(pods).ok(),
+                });
+                if let Some(wish) = wish {
+                    pod.meta.annotations = [("gpudeck.dev/topology".into(), wish.into())].into();
+                }
+                pod
+            })
+            .collect()
+    }
+
     /// A pod that no node has the memory for.
     pub fn hopeless(&mut self) -> Pod {
         let mut pod = self.single();

@@ -210,16 +210,15 @@ impl Loop {
         if leadership.term().is_none() || self.backlog.len() >= BACKLOG {
             return false;
         }
+        let plan = sched::decide(&self.state, now);
+        // Nobody leaves before the place that is freed is held.
+        self.state.hold(&plan);
         let Plan {
             groups,
             decisions,
-            holds,
             more,
-        } = sched::decide(&self.state, now);
-        // Nobody leaves before the place that is freed is held.
-        for hold in &holds {
-            self.state.hold(hold);
-        }
+            ..
+        } = plan;
         for action in groups.iter().flatten() {
             self.state.assume(action);
         }

@@ -172,6 +172,9 @@ pub struct Plan {
     /// Places that are kept from now on; nobody is evicted without one. They are held before the
     /// actions are carried out.
     pub holds: Vec<Hold>,
+    /// Jobs whose held places will not become free any more, say because who was to leave stays:
+    /// all of their places are given up before others are held.
+    pub given_up: Vec<Str>,
     /// More could be decided now: the work of one call is bounded, so decide again once these
     /// actions are assumed.
     pub more: bool,

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use super::gpus::WHOLE;
 use super::needs::Share;
-use crate::model::{Constraints, HostPort, Pod, Resources, Str};
+use crate::model::{Constraints, GpuResource, HostPort, Pod, Resources, Str};
 
 /// What a pod asks of a node. Negative requests, which no server accepts, count as zero.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -21,21 +21,31 @@ pub(super) struct Ask {
     pub(super) ports: Box<[HostPort]>,
     /// A part of one device.
     pub(super) share: Share,
+    /// Which of the extended resources is the first kind of GPU, whether that is whole devices, and
+    /// how many of those are asked for: asked of each node.
+    gpu: Option<usize>,
+    is_whole: bool,
+    whole: i64,
 }
 
 impl Ask {
     pub(super) fn new(requests: &Resources, constraints: &Constraints, share: Share) -> Self {
+        let wanted = requests.extended.iter().filter(|(_, n)| *n > 0);
+        let extended: Box<[(Str, i64)]> = wanted.cloned().collect();
+        let gpu = extended
+            .iter()
+            .position(|(key, _)| GpuResource::from_key(key).is_some());
+        let first = gpu.and_then(|at| extended.get(at));
+        let whole = extended.iter().find(|(key, _)| **key == *WHOLE);
         Self {
             share,
+            gpu,
+            is_whole: first.is_some_and(|(key, _)| **key == *WHOLE),
+            whole: whole.map_or(0, |(_, n)| *n),
             cpu_milli: requests.cpu_milli.max(0),
             mem_bytes: requests.mem_bytes.max(0),
             ephemeral_bytes: requests.ephemeral_bytes.max(0),
-            extended: requests
-                .extended
-                .iter()
-                .filter(|(_, n)| *n > 0)
-                .cloned()
-                .collect(),
+            extended,
             ports: constraints
                 .host_ports
                 .iter()
@@ -51,8 +61,18 @@ impl Ask {
 
     /// Whole devices, or what a node gives out by their name.
     pub(super) fn whole(&self) -> i64 {
-        let at = self.extended.iter().find(|(key, _)| **key == *WHOLE);
-        at.map_or(0, |(_, n)| *n)
+        self.whole
+    }
+
+    /// The first kind of GPU among what it asks for, and how many.
+    pub(super) fn gpu(&self) -> Option<(&Str, i64)> {
+        let (key, n) = self.extended.get(self.gpu?)?;
+        Some((key, *n))
+    }
+
+    /// Whole devices are the first kind.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_whole
     }
 }
 

@@ -53,12 +53,13 @@ impl World<'_> {
     /// The pods that end at a known time, the first to end first.
     pub(super) fn ends(&self) -> Ends {
         let now = self.now;
-        let mut ends: Ends = (0..self.pods.len())
-            .map(PodId)
+        let mut ends: Ends = self
+            .timed
+            .iter()
             .filter_map(|id| {
-                let row = self.pod(id)?;
+                let row = self.pod(*id)?;
                 let end = end_of(row, now)?;
-                row.spot.map(|_| (end, id))
+                row.spot.map(|_| (end, *id))
             })
             .collect();
         ends.sort_unstable();

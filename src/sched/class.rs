@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::amounts::Ask;
 use super::config::SchedConfig;
-use super::gpus::{self, Cut, NodeGpus, WHOLE};
+use super::gpus::{Cut, NodeGpus};
 use super::needs::{Needs, Share};
 use crate::model::{Constraints, GpuResource, Pod, Str};
 
@@ -41,12 +41,12 @@ impl Class {
 
     /// The first kind of GPU that it asks for.
     pub(super) fn gpu(&self) -> Option<(&Str, i64)> {
-        gpus::first_gpu(&self.ask.extended)
+        self.ask.gpu()
     }
 
     /// Whole devices are all that it asks for.
     pub(super) fn is_whole(&self) -> bool {
-        self.gpu().is_some_and(|(key, _)| **key == *WHOLE)
+        self.ask.is_whole()
     }
 
     /// Memory of the smallest device, slice or part of a device that a pod would get of these
@@ -112,10 +112,17 @@ pub(super) struct Classes {
 }
 
 impl Classes {
-    /// Counts a waiting pod in and tells its class.
-    pub(super) fn enter(&mut self, pod: &Pod, config: &SchedConfig) -> ClassId {
-        let class = Class::of_pod(pod, config);
-        if let Some(entry) = self.by_shape.get_mut(&class) {
+    /// The same class, shared with those who have it already.
+    pub(super) fn shared(&self, class: Class) -> Arc<Class> {
+        match self.by_shape.get_key_value(&class) {
+            Some((known, _)) => known.clone(),
+            None => Arc::new(class),
+        }
+    }
+
+    /// Counts a waiting pod in and tells the number of its class.
+    pub(super) fn enter(&mut self, class: &Arc<Class>) -> ClassId {
+        if let Some(entry) = self.by_shape.get_mut(class) {
             if entry.pods == 0 {
                 self.idle.remove(&entry.idle);
             }
@@ -124,14 +131,13 @@ impl Classes {
         }
         self.next += 1;
         let id = ClassId(self.next);
-        let class = Arc::new(class);
         self.by_id.insert(id, class.clone());
         let entry = Entry {
             id,
             pods: 1,
             idle: 0,
         };
-        self.by_shape.insert(class, entry);
+        self.by_shape.insert(class.clone(), entry);
         id
     }
 

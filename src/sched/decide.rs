@@ -36,6 +36,10 @@ pub fn decide(state: &State, now: Timestamp) -> Plan {
     let mut world = World::open(state, now);
     let shares = world.all_shares();
     let verdicts = world.verdicts(&shares);
+    let plan = Plan {
+        given_up: std::mem::take(&mut world.given_up),
+        ..Plan::default()
+    };
     let mut round = Round {
         state,
         now,
@@ -53,12 +57,12 @@ pub fn decide(state: &State, now: Timestamp) -> Plan {
         placed: 0,
         evictions: Vec::new(),
         left: 0,
-        plan: Plan::default(),
+        plan,
     };
     round.tell_all();
     round.go();
     round.scratch.finish();
-    let changed = round.placed > 0 || round.left > 0;
+    let changed = round.placed > 0 || round.left > 0 || !round.plan.holds.is_empty();
     round
         .world
         .keep_verdicts(round.verdicts, round.shares, changed);

@@ -163,6 +163,33 @@ impl Scratch<'_> {
         nearest
     }
 
+    /// Pods of the parts that there is room for within the level that they require, each class seen
+    /// alone: in the domain that takes most.
+    pub(super) fn most_within(&mut self, parts: &[Part], required: Option<Level>) -> u32 {
+        for part in parts {
+            self.count(part.class);
+        }
+        match required {
+            None | Some(Level::CLUSTER) => self.most_in(parts, None),
+            Some(Level::NODE) => {
+                let on = |row: RowId| -> u32 {
+                    let room = |part: &Part| {
+                        let view = self.view(part.class);
+                        view.map_or(0, |v| u32::from(v.room_on(row)).min(part.pods))
+                    };
+                    parts.iter().map(room).sum()
+                };
+                let rows = self.rules().ranks.len();
+                (0..rows).map(|row| on(RowId(row))).max().unwrap_or(0)
+            }
+            Some(level) => {
+                let domains = self.domains_of(level).into_iter();
+                let most = domains.map(|id| self.most_in(parts, Some(id))).max();
+                most.unwrap_or(0)
+            }
+        }
+    }
+
     fn domains_of(&self, level: Level) -> Vec<DomainId> {
         let levels = self.rules().fabric.0.levels();
         let found = levels.iter().find(|(l, _)| *l == level);

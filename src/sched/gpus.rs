@@ -7,8 +7,7 @@ use super::place::{MAX_GPUS, ModelId, ModelSet};
 use super::selector;
 use super::slices::Layout;
 use crate::model::{
-    Constraints, GpuModel, GpuResource, MatchExpression, MigProfile, MigStrategy, Node, Sharing,
-    Str, Tier,
+    Constraints, GpuModel, MatchExpression, MigProfile, MigStrategy, Node, Sharing, Str, Tier,
 };
 
 /// The resource that stands for whole devices.
@@ -257,14 +256,6 @@ impl Models {
         }
         set
     }
-}
-
-/// The first kind of GPU resource of a list of requests.
-pub(super) fn first_gpu(extended: &[(Str, i64)]) -> Option<(&Str, i64)> {
-    extended
-        .iter()
-        .find(|(key, _)| GpuResource::from_key(key).is_some())
-        .map(|(key, n)| (key, *n))
 }
 
 #[cfg(test)]

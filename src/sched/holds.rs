@@ -102,6 +102,17 @@ impl Holds {
         }
     }
 
+    /// What a job's places were proven with does not hold: they are not held any more.
+    pub(super) fn give_up(&mut self, owner: &str) {
+        self.kept.remove(owner);
+    }
+
+    /// A node is gone, and with it the proof of those with a place there.
+    pub(super) fn lose(&mut self, node: &str) {
+        let on_it = |kept: &Kept| kept.places.iter().any(|h| &*h.place.node == node);
+        self.kept.retain(|_, kept| !on_it(kept));
+    }
+
     /// All jobs with places.
     pub(super) fn all(&self) -> impl Iterator<Item = (&Str, &[Held])> {
         self.kept.iter().map(|(owner, k)| (owner, &k.places[..]))

@@ -12,6 +12,7 @@ mod amounts;
 mod backfill;
 mod budgets;
 mod changes;
+mod chunks;
 mod class;
 mod config;
 mod copies;

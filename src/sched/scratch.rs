@@ -245,6 +245,11 @@ impl<'a> Scratch<'a> {
         Some(())
     }
 
+    /// Rows on which a pod of a class fits.
+    pub(super) fn fits(&mut self, id: ClassId) -> u32 {
+        self.refresh(id).map_or(0, |local| local.view.fits())
+    }
+
     /// A class's view as of the last refresh.
     pub(super) fn view(&self, id: ClassId) -> Option<&View> {
         match self.locals.get(&id) {

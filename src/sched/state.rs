@@ -23,7 +23,7 @@ use crate::model::{
     PriorityClass, Queue, Reason, ResourceVersion, SourceReport, SourceState, Str, Uid,
     VolumeClaim, VolumeTopology,
 };
-use crate::plan::Hold;
+use crate::plan::Plan;
 
 /// Seconds between two counts of what is used.
 const COUNT_EVERY_SECS: i64 = 30;
@@ -43,6 +43,8 @@ pub(super) struct QueueKey {
 pub(super) struct Tracked {
     pub(super) pod: Arc<Pod>,
     pub(super) gang: Option<GangKey>,
+    /// What it asks, if it is ours.
+    pub(super) class: Option<Arc<Class>>,
     /// Only while it waits for us.
     pub(super) waiting: Option<(QueueKey, ClassId)>,
     /// What keeps it waiting whatever the nodes look like.
@@ -350,28 +352,33 @@ impl State {
     }
 
     /// What a pod of ours uses on a node, in thousandths of a GPU.
-    pub(super) fn milli_gpu_of(&self, pod: &Pod, place: Option<&Str>) -> i64 {
-        let Some(node) = place.filter(|_| pod.scheduler == self.config.scheduler_name) else {
+    pub(super) fn milli_gpu_of(&self, class: Option<&Class>, place: Option<&Str>) -> i64 {
+        let (Some(class), Some(node)) = (class, place) else {
             return 0;
         };
-        let class = Class::of_pod(pod, &self.config);
-        to_milli_gpu(super::turn::parts_of(&class, self.rows.memory_mib(node)))
+        to_milli_gpu(super::turn::parts_of(class, self.rows.memory_mib(node)))
     }
 
-    /// A plan's places are held for their job until its pods are bound or time is up. Tell it
-    /// before the plan's actions.
-    pub fn hold(&mut self, hold: &Hold) {
-        let places = hold
-            .places
-            .iter()
-            .filter_map(|place| {
-                let pod = self.pods.get(&place.pod)?.pod.clone();
-                let place = place.clone();
-                Some(Held { pod, place })
-            })
-            .collect();
-        self.holds.keep(&hold.owner, places, self.clock);
-        self.freed += 1;
+    /// A plan's places are held for their jobs until their pods are bound or time is up, and those
+    /// that it gives up are not any more. Tell it before the plan's actions.
+    pub fn hold(&mut self, plan: &Plan) {
+        for owner in &plan.given_up {
+            self.holds.give_up(owner);
+            self.freed += 1;
+        }
+        for hold in &plan.holds {
+            let places = hold
+                .places
+                .iter()
+                .filter_map(|place| {
+                    let pod = self.pods.get(&place.pod)?.pod.clone();
+                    let place = place.clone();
+                    Some(Held { pod, place })
+                })
+                .collect();
+            self.holds.keep(&hold.owner, places, self.clock);
+            self.freed += 1;
+        }
     }
 
     fn remove_node(&mut self, gone: &Gone) {
@@ -380,6 +387,7 @@ impl State {
             .node(&gone.name)
             .is_some_and(|n| n.meta.uid == gone.uid)
         {
+            self.holds.lose(&gone.name);
             self.set_node(&gone.name, None);
         }
     }

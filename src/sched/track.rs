@@ -1,5 +1,6 @@
 //! How pods come, hold a place and go: the part of the state that follows each pod.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -23,6 +24,10 @@ impl State {
             && holds_the_same(&tracked.pod, pod)
         {
             let leaves = tracked.pod.meta.deleting.is_none() && pod.meta.deleting.is_some();
+            if tracked.class.is_some() && !asks_alike(&tracked.pod, pod) {
+                let class = Class::of_pod(pod, &self.config);
+                tracked.class = Some(self.classes.shared(class));
+            }
             tracked.pod = pod.clone();
             if leaves && tracked.place.is_some() {
                 self.deleting.insert(uid.clone());
@@ -35,9 +40,10 @@ impl State {
             self.assumed.remove(uid);
         }
         let before = self.pods.get(uid).map(|t| t.place.is_some());
-        let place = self.move_to_place(pod);
+        let class = self.class_of(pod);
+        let place = self.move_to_place(pod, class.as_deref());
         // The new one enters its class before the old one leaves, so that the class lives on.
-        let waiting = self.waiting_entry(pod);
+        let waiting = self.waiting_entry(pod, class.as_ref());
         self.unlist(uid);
         let problem = waiting
             .as_ref()
@@ -51,7 +57,8 @@ impl State {
             self.queue.insert(key.clone(), uid.clone());
         }
         let runs = place.is_some();
-        let milli_gpu = self.milli_gpu_of(pod, place.as_ref());
+        let milli_gpu = self.milli_gpu_of(class.as_deref(), place.as_ref());
+        self.learn(class.as_deref(), before, runs);
         self.changed.push(uid);
         if pod.scheduler == self.config.scheduler_name {
             self.meet_namespace(&pod.meta.namespace);
@@ -70,13 +77,25 @@ impl State {
             Tracked {
                 pod: pod.clone(),
                 gang,
+                class,
                 waiting,
                 problem,
                 place,
                 milli_gpu,
             },
         );
-        self.learn(pod, before, runs);
+    }
+
+    /// What a pod of ours asks; read anew only if that may have changed.
+    fn class_of(&self, pod: &Pod) -> Option<Arc<Class>> {
+        if pod.scheduler != self.config.scheduler_name {
+            return None;
+        }
+        let before = self.pods.get(&pod.meta.uid);
+        let before = before.filter(|t| asks_alike(&t.pod, pod));
+        let known = before.and_then(|t| t.class.clone());
+        let read = || self.classes.shared(Class::of_pod(pod, &self.config));
+        Some(known.unwrap_or_else(read))
     }
 
     pub(super) fn remove_pod(&mut self, uid: &Uid) {
@@ -85,7 +104,7 @@ impl State {
         if let Some(tracked) = self.unlist(uid)
             && tracked.place.is_some()
         {
-            self.learn(&tracked.pod, Some(true), false);
+            self.learn(tracked.class.as_deref(), Some(true), false);
         }
         self.decisions.remove(uid);
         self.holds.gone(uid);
@@ -96,17 +115,17 @@ impl State {
 
     /// Lets the rows count the pod where it is now, and tells where that is. What was counted
     /// before and is still right stays as it is.
-    fn move_to_place(&mut self, pod: &Pod) -> Option<Str> {
+    fn move_to_place(&mut self, pod: &Pod, class: Option<&Class>) -> Option<Str> {
         let uid = &pod.meta.uid;
         let (node, device) = match (pod.holds_node(), self.assumed.get(uid)) {
             (Some(node), _) => (Some(node.clone()), pod.device()),
             (None, Some(assumed)) => (Some(assumed.node.clone()), assumed.device),
             (None, None) => (None, None),
         };
-        let ask = Ask::of_pod(pod);
+        let ask = asked(pod, class);
         let stays = self.pods.get(uid).is_some_and(|t| {
             t.place == node
-                && Ask::of_pod(&t.pod) == ask
+                && asked(&t.pod, t.class.as_deref()) == ask
                 && node.as_ref().zip(device).is_none_or(|(node, device)| {
                     self.rows.held(node, uid).is_some_and(|h| h.is_on(device))
                 })
@@ -153,9 +172,9 @@ impl State {
         if let Some(tracked) = self.pods.get(uid)
             && let Some(node) = tracked.place.clone()
         {
-            let pod = tracked.pod.clone();
+            let (pod, class) = (tracked.pod.clone(), tracked.class.clone());
             self.count_sibling(&pod, &node, false);
-            self.rows.give(&node, uid, &Ask::of_pod(&pod));
+            self.rows.give(&node, uid, &asked(&pod, class.as_deref()));
         }
     }
 
@@ -176,18 +195,17 @@ impl State {
 
     /// The demand is that of the pods we place: each counts when it is first seen (`before` is
     /// `None`), and its coming to a node and leaving it tell how lively the cluster is.
-    fn learn(&mut self, pod: &Pod, before: Option<bool>, runs: bool) {
-        if pod.scheduler != self.config.scheduler_name {
+    fn learn(&mut self, class: Option<&Class>, before: Option<bool>, runs: bool) {
+        let Some(class) = class else {
             return;
-        }
+        };
         match (before.unwrap_or(false), runs) {
             (false, true) => self.rows.pricing.moved(1),
             (true, false) => self.rows.pricing.moved(-1),
             _ => {}
         }
         if before.is_none() {
-            let class = Class::of_pod(pod, &self.config);
-            let shape = shape::of(&class, &self.rows.models);
+            let shape = shape::of(class, &self.rows.models);
             self.rows.slices_arrived(&class.ask.extended);
             self.rows.pricing.arrived(&shape);
             self.rows.reprice_if_due();
@@ -204,13 +222,16 @@ impl State {
     }
 
     /// Counts a pod into its class if it waits for us.
-    fn waiting_entry(&mut self, pod: &Pod) -> Option<(QueueKey, ClassId)> {
-        let ours = pod.scheduler == self.config.scheduler_name
-            && pod.is_waiting()
-            && !self.assumed.contains_key(&pod.meta.uid);
-        ours.then(|| {
+    fn waiting_entry(
+        &mut self,
+        pod: &Pod,
+        class: Option<&Arc<Class>>,
+    ) -> Option<(QueueKey, ClassId)> {
+        let class = class?;
+        let waits = pod.is_waiting() && !self.assumed.contains_key(&pod.meta.uid);
+        waits.then(|| {
             let key = self.queue_key(pod);
-            (key, self.classes.enter(pod, &self.config))
+            (key, self.classes.enter(class))
         })
     }
 
@@ -281,16 +302,17 @@ impl State {
             return;
         };
         tracked.place = Some(node.clone());
-        let pod = tracked.pod.clone();
+        let (pod, class) = (tracked.pod.clone(), tracked.class.clone());
         let owner = owner_of(&pod, tracked.gang.as_ref());
         self.holds.release(&owner, node);
-        let milli_gpu = self.milli_gpu_of(&pod, Some(node));
+        let milli_gpu = self.milli_gpu_of(class.as_deref(), Some(node));
         if let Some(tracked) = self.pods.get_mut(uid) {
             tracked.milli_gpu = milli_gpu;
         }
         self.changed.push(uid);
         self.leave_queue(Some(waiting));
-        self.rows.take(node, uid, &Ask::of_pod(&pod), *device);
+        self.rows
+            .take(node, uid, &asked(&pod, class.as_deref()), *device);
         self.count_sibling(&pod, node, true);
         self.assumed.insert(
             uid.clone(),
@@ -300,7 +322,7 @@ impl State {
                 doubted: None,
             },
         );
-        self.learn(&pod, Some(false), true);
+        self.learn(class.as_deref(), Some(false), true);
     }
 
     /// The binding was refused: the pod waits again. Or the eviction was: the pod stays, and is
@@ -309,10 +331,9 @@ impl State {
     pub fn forget(&mut self, action: &Action) {
         let (uid, node) = match action {
             Action::Bind { pod, node, .. } => (pod, node),
-            Action::Evict { pod, .. } => {
+            Action::Evict { pod, preemptor, .. } => {
                 self.holds.eviction_refused(pod, self.clock);
-                self.changed.push(pod);
-                self.freed += 1;
+                self.give_up_places(pod, preemptor);
                 return;
             }
             Action::TellQueue { .. } => return,
@@ -326,15 +347,28 @@ impl State {
     pub fn take_back(&mut self, action: &Action) {
         match action {
             Action::Bind { .. } => self.forget(action),
-            Action::Evict { pod, .. } => {
+            Action::Evict { pod, preemptor, .. } => {
                 self.holds.not_evicting(pod);
-                self.changed.push(pod);
-                self.freed += 1;
+                self.give_up_places(pod, preemptor);
             }
             Action::TellQueue { name, .. } => {
                 self.told_queues.remove(name);
             }
         }
+    }
+
+    /// A pod stays: whoever it was to leave for has no proven place any more, nor has the pod itself
+    /// a new one.
+    fn give_up_places(&mut self, pod: &Uid, (namespace, name): &(Str, Str)) {
+        let is_it = |t: &&Tracked| t.pod.meta.name == *name && t.pod.meta.namespace == *namespace;
+        let waiting = self.queue.values().filter_map(|uid| self.pods.get(uid));
+        let both = waiting.filter(is_it).chain(self.pods.get(pod));
+        let owners: Vec<Str> = both.map(|t| owner_of(&t.pod, t.gang.as_ref())).collect();
+        for owner in owners {
+            self.holds.give_up(&owner);
+        }
+        self.changed.push(pod);
+        self.freed += 1;
     }
 
     /// The server gave no certain answer to a write: unless the watch shows its effect, it is given
@@ -398,14 +432,14 @@ impl State {
         self.changed.push(uid);
         self.freed += 1;
         self.leave_place(uid);
-        let Some(pod) = self.pods.get_mut(uid).map(|t| {
+        let Some((pod, class)) = self.pods.get_mut(uid).map(|t| {
             t.place = None;
-            t.pod.clone()
+            (t.pod.clone(), t.class.clone())
         }) else {
             return;
         };
-        self.learn(&pod, Some(true), false);
-        let waiting = self.waiting_entry(&pod);
+        self.learn(class.as_deref(), Some(true), false);
+        let waiting = self.waiting_entry(&pod, class.as_ref());
         if let Some((key, _)) = &waiting {
             self.queue.insert(key.clone(), uid.clone());
         }
@@ -416,6 +450,23 @@ impl State {
             tracked.waiting = waiting;
         }
     }
+}
+
+/// What a pod asks, which its class knows if it is ours.
+fn asked<'a>(pod: &Pod, class: Option<&'a Class>) -> Cow<'a, Ask> {
+    match class {
+        Some(class) => Cow::Borrowed(&class.ask),
+        None => Cow::Owned(Ask::of_pod(pod)),
+    }
+}
+
+/// Nothing differs that a class is read from.
+fn asks_alike(old: &Pod, new: &Pod) -> bool {
+    let same = Arc::ptr_eq(&old.constraints, &new.constraints);
+    old.requests == new.requests
+        && (same || old.constraints == new.constraints)
+        && old.meta.annotations == new.meta.annotations
+        && old.meta.namespace == new.meta.namespace
 }
 
 /// A bound pod of which nothing that counts has changed.

@@ -182,13 +182,33 @@ impl View {
             (false, false) => return,
             (true, true) => {}
         }
-        *key = if now == Verdict::Fits {
+        let new = if now == Verdict::Fits {
             score(rules, class, row, slot).key
         } else {
             NEVER
         };
-        if let Some((_, stale)) = self.blocks.get_mut(id.0 / BLOCK) {
-            *stale = true;
+        let old = std::mem::replace(key, new);
+        self.note(id, old, rules.ranks);
+    }
+
+    /// Keeps the best of a row's block right, or lets it be found anew, after the row's key has
+    /// changed.
+    fn note(&mut self, id: RowId, old: u64, ranks: &[u32]) {
+        let new = self.order(id, ranks);
+        let Some((best, stale)) = self.blocks.get(id.0 / BLOCK).copied() else {
+            return;
+        };
+        if stale || old == new.0 {
+            return;
+        }
+        let block = match best {
+            Some(best) if best == id => (Some(id), new.0 > old),
+            Some(best) if new >= self.order(best, ranks) => return,
+            _ if new.0 == NEVER => return,
+            _ => (Some(id), false),
+        };
+        if let Some(slot) = self.blocks.get_mut(id.0 / BLOCK) {
+            *slot = block;
         }
     }
 
@@ -275,6 +295,12 @@ impl View {
     /// The order among equals has changed.
     pub(super) fn forget_order(&mut self) {
         self.blocks.iter_mut().for_each(|block| block.1 = true);
+    }
+
+    /// The node lets the class in, by labels, taints, devices and volumes.
+    pub(super) fn lets_in(&self, id: RowId) -> bool {
+        let fixed = self.fixed.get(id.0);
+        fixed.is_some_and(|f| f.first.is_none() && f.last.is_none())
     }
 
     /// Rows that it has an answer for.

@@ -58,13 +58,24 @@ impl NodeRow {
     /// Free thousandths of all devices together.
     #[must_use]
     pub fn free_milli_gpu(&self) -> i64 {
-        self.free().iter().map(|free| i64::from(*free)).sum()
+        // Those past the last are 0: a fixed number is added at once.
+        i64::from(self.milli.iter().sum::<u16>())
     }
 
     /// Devices with at least `milli` free.
     #[must_use]
     pub fn devices_with(&self, milli: u16) -> usize {
-        self.free().iter().filter(|free| **free >= milli).count()
+        if milli == 0 {
+            return usize::from(self.gpus);
+        }
+        let enough = self.milli.iter().map(|free| u16::from(*free >= milli));
+        usize::from(enough.sum::<u16>())
+    }
+
+    /// Free thousandths of the devices that have at least `milli` free, 1 or more.
+    pub(super) fn free_with(&self, milli: u16) -> u16 {
+        let enough = |free: &u16| if *free >= milli { *free } else { 0 };
+        self.milli.iter().map(enough).sum()
     }
 
     /// CPU, memory, model and devices suffice.
@@ -134,8 +145,13 @@ impl NodeRow {
 
     /// Takes (`sign` 1) or gives back (-1) thousandths of these devices.
     pub(in crate::sched) fn shift(&mut self, devices: u16, milli: u16, sign: i64) {
-        for (i, free) in self.milli.iter_mut().enumerate() {
-            if devices >> i & 1 == 1 {
+        let mut left = devices;
+        while left != 0 {
+            let at = left.trailing_zeros() as usize;
+            left &= left - 1;
+            if at < usize::from(self.gpus)
+                && let Some(free) = self.milli.get_mut(at)
+            {
                 let left = i64::from(*free) - sign * i64::from(milli);
                 *free = u16::try_from(left.clamp(0, 1000)).unwrap_or(0);
             }

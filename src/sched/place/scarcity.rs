@@ -223,9 +223,7 @@ impl Size {
     /// Copies that the devices could take, in parts.
     fn copies(&self, row: &NodeRow) -> f64 {
         if self.gpus == 1 {
-            let usable = row.free().iter().filter(|free| **free >= self.milli);
-            let free: u32 = usable.map(|free| u32::from(*free)).sum();
-            f64::from(free) / f64::from(self.milli)
+            f64::from(row.free_with(self.milli)) / f64::from(self.milli)
         } else {
             let whole = row.devices_with(self.milli);
             if whole >= usize::from(self.gpus) {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use super::claim::Claimant;
 use super::victim::Victim;
 use crate::sched::queue::Parts;
-use crate::sched::turn::{JobId, PodId, Search, Spot, World};
+use crate::sched::turn::{JobId, JobRow, Openings, PodId, Search, Spot, World};
 use crate::sched::view::RowId;
 
 /// A proven set of moves.
@@ -61,10 +61,11 @@ impl World<'_> {
         for nodes in self.widest_sets(search) {
             let near = self.nearest_to_free(search, &nodes);
             let starts = (MOST_PLACED / nodes.len().max(1)).clamp(4, MOST_STARTS);
+            let mut openings = Openings::new(&nodes, self.slots_len());
             let mut prices = None;
             for skipped in 0..starts.min(near.len()) {
                 let mark = self.mark();
-                let found = self.try_moves(search, (&nodes, &near), skipped, &mut prices);
+                let found = self.try_moves(search, (&mut openings, &near), skipped, &mut prices);
                 self.undo(mark);
                 match found {
                     Ok(found) => {
@@ -137,11 +138,12 @@ impl World<'_> {
             .filter(lets_in)
             .map(|row| (Reverse(self.free_milli(*row)), self.rank(*row), *row))
             .collect();
+        if near.len() > MOST_STARTS {
+            near.select_nth_unstable(MOST_STARTS);
+            near.truncate(MOST_STARTS);
+        }
         near.sort_unstable();
-        near.into_iter()
-            .map(|(.., row)| row)
-            .take(MOST_STARTS)
-            .collect()
+        near.into_iter().map(|(.., row)| row).collect()
     }
 
     /// The cluster has as many devices free as are asked.
@@ -160,15 +162,15 @@ impl World<'_> {
         crate::sched::queue::of_milli_gpu(free.saturating_add(1)) >= asked || asked == 0
     }
 
-    fn movable(&self, job: JobId) -> bool {
-        self.job(job).is_some_and(|j| j.preemptible && j.comes_back)
+    fn may_move(&self, job: JobId) -> bool {
+        self.job(job).is_some_and(JobRow::is_movable)
     }
 
     /// One try, in which the `skipped` cheapest nodes to begin with are left out.
     fn try_moves(
         &mut self,
         search: &Search<'_>,
-        (nodes, near): (&[RowId], &[RowId]),
+        (openings, near): (&mut Openings<'_>, &[RowId]),
         skipped: usize,
         prices: &mut Option<Prices>,
     ) -> Result<Moves, Failed> {
@@ -183,8 +185,7 @@ impl World<'_> {
             if left == 0 {
                 break;
             }
-            let free = self.fullest(pod, nodes);
-            if let Some(spot) = free {
+            if let Some(spot) = openings.fullest(self, pod) {
                 self.put(pod, spot);
                 left -= 1;
                 continue;
@@ -234,6 +235,9 @@ impl World<'_> {
     /// What it costs to clear each of these nodes for a pod, as far as the round allows.
     fn prices(&mut self, job: JobId, pod: PodId, near: &[RowId]) -> Prices {
         let mut prices = Prices::new();
+        if self.movable == 0 {
+            return prices;
+        }
         for node in near {
             if self.cleared >= MOST_CLEARED {
                 break;
@@ -276,7 +280,7 @@ impl World<'_> {
         let mut here: Vec<(i64, PodId, JobId)> = self
             .jobs_on(&[node])
             .into_iter()
-            .filter(|(job, _)| self.movable(*job) && *job != newcomer)
+            .filter(|(job, _)| self.may_move(*job) && *job != newcomer)
             .flat_map(|(job, pods)| pods.into_iter().map(move |p| (job, p)))
             .filter(|(_, p)| !self.is_protected(*p))
             .filter(|(_, p)| {

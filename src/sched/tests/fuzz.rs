@@ -18,6 +18,8 @@ use crate::sched::{
     MoveLimits, RecutLimits, SchedConfig, State, decide, propose_moves, propose_recuts,
 };
 
+mod queues;
+
 /// Steps of one case.
 const STEPS: u64 = 60;
 const NODES: u64 = 8;

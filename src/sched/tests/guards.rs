@@ -78,9 +78,7 @@ fn budget(name: &str, labels: &[(&str, &str)], allowed: i64) -> Delta {
 }
 
 fn carry(state: &mut State, plan: &Plan) {
-    for hold in &plan.holds {
-        state.hold(hold);
-    }
+    state.hold(&plan);
     carry_out(state, plan);
 }
 

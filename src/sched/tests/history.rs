@@ -203,9 +203,7 @@ impl Life {
             !leave || !plan.holds.is_empty(),
             "nobody leaves for nothing"
         );
-        for hold in &plan.holds {
-            self.state.hold(hold);
-        }
+        self.state.hold(&plan);
         for action in plan.actions() {
             self.state.assume(action);
         }
@@ -379,9 +377,7 @@ fn the_place_of_a_pod_that_takes_its_time_to_go_is_not_given_away() {
     s.expire(at(1_000));
     let plan = decide(&s, at(1_000));
     assert_eq!(binds(&plan), "a0<n");
-    for hold in &plan.holds {
-        s.hold(hold);
-    }
+    s.hold(&plan);
     carry_out(&mut s, &plan);
     let mut leaving = victim.clone();
     leaving.meta.deleting = Some(at(1_000));
@@ -393,9 +389,7 @@ fn the_place_of_a_pod_that_takes_its_time_to_go_is_not_given_away() {
         s.expire(now);
         let plan = decide(&s, now);
         assert_eq!(binds(&plan), "", "round {round}");
-        for hold in &plan.holds {
-            s.hold(hold);
-        }
+        s.hold(&plan);
         carry_out(&mut s, &plan);
     }
     s.apply(&Delta::Pod(Change::Gone(gone(&victim.meta))));

@@ -47,9 +47,7 @@ fn busy() -> State {
 
 /// A round as the engine makes it.
 fn carry(state: &mut State, plan: &Plan) {
-    for hold in &plan.holds {
-        state.hold(hold);
-    }
+    state.hold(&plan);
     carry_out(state, plan);
 }
 

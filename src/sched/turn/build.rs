@@ -24,7 +24,7 @@ use crate::sched::state::{State, Tracked};
 use crate::sched::topology::Wish;
 
 /// Whether a job may be evicted; absent means yes.
-const PREEMPTIBLE: &str = "gpudeck.dev/preemptible";
+pub(super) const PREEMPTIBLE: &str = "gpudeck.dev/preemptible";
 /// The last checkpoint, as the trainer writes it.
 const CHECKPOINT_LAST: &str = "gpudeck.dev/checkpoint-last";
 /// Shapes that no pod has any more are kept up to so many beside those that some have.
@@ -89,6 +89,7 @@ impl<'a> World<'a> {
             cleared: 0,
             piled: BTreeMap::new(),
             spared: Spared::default(),
+            given_up: Vec::new(),
             spent: spent(state),
             t: kept.unwrap_or_default(),
         };
@@ -119,7 +120,7 @@ impl<'a> World<'a> {
     fn widen(&mut self) {
         let (pools, queues) = (self.tree.pools(), self.tree.len());
         self.t.capacity.resize(pools, 0);
-        self.t.running.resize(queues, BTreeSet::new());
+        self.t.running.resize(queues, Arc::default());
         self.t.priorities.resize(queues, BTreeMap::new());
         for lists in [&mut self.t.used, &mut self.t.firm] {
             lists.resize(pools, Vec::new());
@@ -157,7 +158,11 @@ impl<'a> World<'a> {
         }
         let mut alone: BTreeSet<&'a Uid> = BTreeSet::new();
         let mut gangs: BTreeSet<&'a GangKey> = BTreeSet::new();
+        let mut settled: BTreeSet<JobId> = BTreeSet::new();
         while let Some(uid) = open.pop() {
+            if self.settle(&uid, &mut settled) {
+                continue;
+            }
             self.drop_job_of(&uid, &mut open);
             let Some(tracked) = state.tracked(&uid) else {
                 continue;
@@ -402,11 +407,7 @@ impl<'a> World<'a> {
             spot: None,
             counted: (0, 0),
             waiting: spot.is_none(),
-            began: spot.and(if self.state.assumed.contains_key(&pod.meta.uid) {
-                None
-            } else {
-                pod.started.or(pod.meta.created)
-            }),
+            began: spot.and_then(|_| self.began(pod)),
             saved: saved_at(pod),
             runtime_secs: crate::sched::backfill::runtime_secs(pod),
             left_alone: self.state.holds.is_left_alone(&pod.meta.uid),
@@ -415,12 +416,23 @@ impl<'a> World<'a> {
         (row, spot)
     }
 
+    /// When a pod with a place began to run there.
+    pub(super) fn began(&self, pod: &Pod) -> Option<Timestamp> {
+        if self.state.assumed.contains_key(&pod.meta.uid) {
+            return None;
+        }
+        pod.started.or(pod.meta.created)
+    }
+
     fn shape(&mut self, tracked: &Tracked) -> ShapeId {
         let state = self.state;
         let waiting = tracked.waiting.as_ref().map(|(_, id)| *id);
         let class = match waiting.and_then(|id| state.classes.get(id)) {
             Some(class) => class.clone(),
-            None => Arc::new(Class::of_pod(&tracked.pod, &state.config)),
+            None => match &tracked.class {
+                Some(class) => class.clone(),
+                None => Arc::new(Class::of_pod(&tracked.pod, &state.config)),
+            },
         };
         if let Some(id) = self.t.by_class.get(&class) {
             if let (Some(shape), Some(waiting)) = (self.t.shapes.get_mut(id.0), waiting) {
@@ -457,13 +469,29 @@ impl<'a> World<'a> {
         Some(Spot { row, held })
     }
 
-    /// Puts new jobs among the old ones, and gives all of them new numbers.
+    /// Puts new jobs among the old ones; those behind the first of them get new numbers. Without
+    /// new ones all do, and no holes are left.
     fn merge(&mut self, drafts: Vec<Draft>) {
-        let old_jobs = std::mem::take(&mut self.t.jobs);
-        let old_pods = std::mem::take(&mut self.t.pods);
-        self.t.jobs = Vec::with_capacity(old_jobs.len() + drafts.len());
-        self.t.pods = Vec::with_capacity(old_pods.len() + drafts.len());
-        self.t.holes = 0;
+        let all = self.t.jobs.len();
+        let before = |first: &Draft| {
+            let order = &first.job.order;
+            (self.t.jobs).partition_point(|j| compare(&j.order, order) == Ordering::Less)
+        };
+        let mut from = drafts.first().map_or(0, before);
+        if (all - from) * 4 > all {
+            // Of most it is cheaper to make the lists anew.
+            from = 0;
+            self.t.clear_lists();
+        } else {
+            for at in from..all {
+                self.t.delist(JobId(at));
+            }
+        }
+        let old_jobs = self.t.jobs.split_off(from);
+        let first = old_jobs.iter().find_map(|j| j.pods.first());
+        let first = first.map_or(self.t.pods.len(), |p| p.0);
+        let old_pods = self.t.pods.split_off(first);
+        self.t.holes -= old_jobs.iter().filter(|j| j.gone).count();
         let mut pods = old_pods.into_iter();
         let mut drafts = drafts.into_iter().peekable();
         for job in old_jobs {
@@ -482,8 +510,7 @@ impl<'a> World<'a> {
         for draft in drafts {
             self.add(draft);
         }
-        self.t.clear_lists();
-        for at in 0..self.t.jobs.len() {
+        for at in from..self.t.jobs.len() {
             self.t.enlist(JobId(at));
         }
     }
@@ -539,7 +566,7 @@ fn are_in_use(tables: &mut Tables) -> bool {
 }
 
 /// When the pod last saved its work for good.
-fn saved_at(pod: &Pod) -> Option<Timestamp> {
+pub(super) fn saved_at(pod: &Pod) -> Option<Timestamp> {
     let text = pod.meta.annotation(CHECKPOINT_LAST)?;
     let value: serde_json::Value = serde_json::from_str(text).ok()?;
     value.get("durable_at")?.as_str()?.parse().ok()

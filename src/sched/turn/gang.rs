@@ -291,14 +291,6 @@ impl World<'_> {
         )
     }
 
-    /// The fullest of these rows that takes one pod.
-    pub(in crate::sched) fn fullest(&self, pod: PodId, rows: &[RowId]) -> Option<Spot> {
-        let gpu = self.parts_anywhere(pod) > 0;
-        rows.iter()
-            .filter_map(|row| self.spot_on(pod, *row))
-            .min_by_key(|spot| self.order(1, spot.row, 1, gpu))
-    }
-
     /// Pods of different size: the largest first, each on the fullest node; when that fails, a
     /// bounded search.
     fn pack(&mut self, search: &Search<'_>, rows: &[RowId]) -> bool {

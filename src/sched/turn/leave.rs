@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::shape::parts_of;
 use super::tables::JobId;
 use super::world::World;
 use crate::model::Str;
@@ -46,12 +47,36 @@ impl World<'_> {
         }
         for (owner, places) in state.holds.all() {
             let jobs = by_owner.get(owner).map_or(&[][..], |j| j);
-            for place in places {
-                if self.give_place(jobs, place).is_some() {
-                    self.t.leaving = true;
-                }
+            let mark = self.mark();
+            let all = places.iter().all(|p| self.give_place(jobs, p).is_some());
+            if all && places.iter().all(|p| self.is_within_limits(p)) {
+                self.t.leaving = true;
+            } else {
+                // Whoever was to leave stays, the room went to somebody else, or a limit was lowered.
+                self.undo(mark);
+                self.given_up.push(owner.clone());
             }
         }
+    }
+
+    /// The limits may be others than when the place was held.
+    fn is_within_limits(&self, held: &Held) -> bool {
+        let Some(row) = self.state.rows.id(&held.place.node) else {
+            return false;
+        };
+        let Ok(queue) = self.tree.known_namespace(&held.pod.meta.namespace) else {
+            return false;
+        };
+        let pool = self.pool(row);
+        let asks = parts_of(
+            &Class::of_pod(&held.pod, &self.state.config),
+            self.state.rows.memory_mib(&held.place.node),
+        );
+        asks == 0
+            || self.tree.up(queue).all(|queue| {
+                let limit = self.tree.node(queue).due(pool).limit;
+                limit.is_none_or(|limit| self.used(pool, queue) <= limit)
+            })
     }
 
     fn give_place(&mut self, jobs: &[JobId], held: &Held) -> Option<()> {

@@ -38,9 +38,9 @@ impl World<'_> {
             list.sort_unstable();
             list.dedup();
         }
-        self.t.slots.resize(all, Slot::default());
+        self.t.slots.resize(all, &Slot::default());
         self.t.rows.resize(all, Counted::default());
-        self.t.residents.resize(all, Vec::new());
+        self.t.residents.resize(all, &Vec::new());
         for row in slots {
             if let (Some(mine), Some(new)) =
                 (self.t.slots.get_mut(row.0), state.rows.slots.get(row.0))

@@ -20,21 +20,36 @@ impl World<'_> {
     /// Learns what of each node does not change for this shape.
     pub(in crate::sched) fn look(&mut self, id: ShapeId) {
         let state = self.state;
+        let Some(shape) = self.t.shapes.get(id.0).filter(|s| !s.is_looked_at) else {
+            return;
+        };
+        let (class, volumes) = (shape.class.clone(), shape.volumes.clone());
+        let spot = state.config.spot_needs_checkpoint;
+        self.look_by(id, |row| {
+            let (Ok(volumes), Some(row)) = (&volumes, state.rows.rows.get(row.0)) else {
+                return false;
+            };
+            let fixed = judge_node(&class, volumes, row, spot);
+            fixed.first.is_none() && fixed.last.is_none()
+        });
+    }
+
+    /// It is known which nodes let the shape in.
+    pub(in crate::sched) fn is_looked_at(&self, id: ShapeId) -> bool {
+        self.t.shapes.get(id.0).is_some_and(|s| s.is_looked_at)
+    }
+
+    /// Is told which nodes let the shape in.
+    pub(in crate::sched) fn look_by(&mut self, id: ShapeId, lets_in: impl Fn(RowId) -> bool) {
+        let state = self.state;
+        let rows = &state.rows.rows;
         let Some(shape) = self.t.shapes.get_mut(id.0) else {
             return;
         };
-        if shape.is_looked_at {
-            return;
-        }
         shape.is_looked_at = true;
-        let rows = &state.rows.rows;
         shape.lets_in = vec![0; rows.len().div_ceil(64)];
-        let Ok(volumes) = &shape.volumes else { return };
-        let spot = state.config.spot_needs_checkpoint;
-        for (at, row) in rows.iter().enumerate() {
-            let fixed = judge_node(&shape.class, volumes, row, spot);
-            if fixed.first.is_none()
-                && fixed.last.is_none()
+        for at in 0..rows.len() {
+            if lets_in(RowId(at))
                 && let Some(word) = shape.lets_in.get_mut(at / 64)
             {
                 *word |= 1 << (at % 64);

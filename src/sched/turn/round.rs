@@ -4,15 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::gang::Search;
 use super::order::{Lines, Unit};
 use super::shape::ShapeId;
-use super::tables::{PodRow, Verdicts};
+use super::tables::Verdicts;
 use super::world::{JobId, PodId, Spot, World};
 use crate::model::Reason;
 use crate::sched::decide::{Placed, Round};
+use crate::sched::fabric::Level;
+use crate::sched::gang_place::Part;
 use crate::sched::queue::{Parts, QueueId, aged_weight};
 use crate::sched::reclaim::{Claimant, Denied, Moves, Victim};
 use crate::sched::topology::Wish;
@@ -82,13 +84,33 @@ impl World<'_> {
     /// Verdicts of the last round that still hold.
     pub(in crate::sched) fn verdicts(&mut self, shares: &[Vec<Parts>]) -> Verdicts {
         let mut kept = std::mem::take(&mut self.t.verdicts);
-        if kept.freed != self.state.freed || kept.until.is_some_and(|t| t <= self.now) {
+        if kept.freed != self.state.freed || kept.at.is_some_and(|at| self.some_lost_cover(at)) {
             return Verdicts::default();
         }
         if kept.shares != shares || kept.used != self.t.used {
             kept.hopeless.clear();
         }
         kept
+    }
+
+    /// Some pod had not run long enough to be evicted at that time, and has now.
+    fn some_lost_cover(&self, at: Timestamp) -> bool {
+        // Most have run for longer than any queue asks for.
+        let queues = (0..self.tree.len()).map(|at| self.min_runtime_of(QueueId(at)));
+        let longest = queues.max().unwrap_or(0);
+        let long_ago = at.checked_sub(SignedDuration::from_secs(longest)).ok();
+        self.pods.iter().any(|pod| {
+            let runs = pod.spot.is_some() && !pod.waiting;
+            let Some(began) = pod.began.filter(|_| runs) else {
+                return false;
+            };
+            if long_ago.is_some_and(|t| began <= t) {
+                return false;
+            }
+            let secs = SignedDuration::from_secs(self.min_runtime_secs(pod.job));
+            let until = began.checked_add(secs).ok();
+            until.is_some_and(|until| until > at && until <= self.now)
+        })
     }
 
     /// Keeps them for the next round.
@@ -102,27 +124,11 @@ impl World<'_> {
         if changed {
             verdicts = Verdicts::default();
         }
-        // Most have run for longer than any queue asks for.
-        let queues = (0..self.tree.len()).map(|at| self.min_runtime_of(QueueId(at)));
-        let longest = queues.max().unwrap_or(0);
-        let long_ago = self
-            .now
-            .checked_sub(SignedDuration::from_secs(longest))
-            .ok();
-        let protected_until = |pod: &PodRow| {
-            if pod
-                .began
-                .is_none_or(|began| long_ago.is_some_and(|t| began <= t))
-            {
-                return None;
-            }
-            self.protected_until(pod)
-        };
         if verdicts.failed.is_empty() && verdicts.hopeless.is_empty() {
-            self.t.verdicts = verdicts;
+            self.t.verdicts = Verdicts::default();
             return;
         }
-        verdicts.until = self.pods.iter().filter_map(protected_until).min();
+        verdicts.at = Some(self.now);
         verdicts.freed = self.state.freed;
         verdicts.shares = shares;
         verdicts.used.clone_from(&self.t.used);
@@ -252,7 +258,10 @@ impl Round<'_> {
                 continue;
             }
             let spots = self.world.places_of(&pods);
-            match self.free_now(&pods, &spots) {
+            // The rest of a gang may still have to come back.
+            let whole = self.world.job(id).is_some_and(|j| j.placed >= j.min);
+            let free = whole.then(|| self.free_now(&pods, &spots)).flatten();
+            match free {
                 Some(places) => self.begin(places),
                 None => {
                     rows.extend(spots.iter().map(|(_, s)| s.row));
@@ -408,6 +417,7 @@ impl Round<'_> {
         let seen = signature
             .as_ref()
             .is_some_and(|s| self.verdicts.failed.contains(s));
+        self.look_by_views(&unit.pods);
         self.world.look_at(&unit.pods);
         let done = (!seen && self.leaving && self.wait_for_room(unit, pool))
             || (!seen && self.state.config.moves && !unit.surplus && self.move_others(unit, pool))
@@ -458,7 +468,52 @@ impl Round<'_> {
         self.verdicts.hopeless.clear();
     }
 
+    /// What is known of each node for a class need not be found out for its shape again.
+    fn look_by_views(&mut self, pods: &[PodId]) {
+        let mut last = None;
+        for pod in pods {
+            let shape = self.world.shape_of(*pod);
+            if last.replace(shape) == Some(shape) || self.world.is_looked_at(shape) {
+                continue;
+            }
+            let class = self.world.shapes.get(shape.0).and_then(|s| s.waiting);
+            if let Some(view) = class.and_then(|class| self.scratch.view(class)) {
+                self.world.look_by(shape, |row| view.lets_in(row));
+            }
+        }
+    }
+
+    /// Whether enough of the pods have room somewhere within the level that they require, each
+    /// class seen alone. While nobody leaves, what is free now is free later.
+    fn could_start(&mut self, unit: &Unit) -> bool {
+        let required = self.world.job(unit.job).and_then(|j| j.wish.required);
+        let anywhere = required.is_none_or(|level| level == Level::CLUSTER);
+        let mut parts: Vec<Part> = Vec::new();
+        for pod in &unit.pods {
+            let shape = self.world.shape_of(*pod);
+            let Some(class) = self.world.shapes.get(shape.0).and_then(|s| s.waiting) else {
+                return true;
+            };
+            if anywhere && unit.need == 1 {
+                // To count is not worth the while.
+                if self.scratch.fits(class) > 0 {
+                    return true;
+                }
+                continue;
+            }
+            match parts.iter_mut().find(|p| p.class == class) {
+                Some(part) => part.pods += 1,
+                None => parts.push(Part { class, pods: 1 }),
+            }
+        }
+        let most = self.scratch.most_within(&parts, required);
+        usize::try_from(most).is_ok_and(|most| most >= unit.need)
+    }
+
     fn move_others(&mut self, unit: &Unit, pool: usize) -> bool {
+        if !self.leaving && self.world.movable == 0 && !self.could_start(unit) {
+            return false;
+        }
         // One more search is not worth the time of all others.
         let most = MOST_SEARCHED / self.state.rows.slots.len().max(1);
         self.searches += 1;
@@ -483,6 +538,9 @@ impl Round<'_> {
         }
         for (pod, spot) in found.placed.iter().chain(by_job.values().flatten()) {
             self.world.put(*pod, *spot);
+        }
+        for (pod, ..) in &found.moved {
+            self.world.waits_again(*pod);
         }
         self.hold(for_job, &found.placed);
         for (job, places) in by_job {

@@ -2,7 +2,7 @@
 //!
 //! They hold nothing that cannot be computed from the state. Jobs are numbered in submit order and
 //! pods in the order of their jobs, so a picture that was kept and brought up to date is the same
-//! as one that is made anew.
+//! as one that is made anew. A fork shares the long ones until it changes them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +13,7 @@ use super::round::{Failed, Hopeless};
 use super::shape::{Shape, ShapeId};
 use crate::model::{Pod, Reason, Str, Uid};
 use crate::sched::budgets::{BudgetId, Guard};
+use crate::sched::chunks::Chunks;
 use crate::sched::class::Class;
 use crate::sched::gang::GangKey;
 use crate::sched::queue::{Parts, QueueId};
@@ -100,6 +101,13 @@ pub(in crate::sched) struct JobRow {
     pub(super) seats: Vec<u32>,
 }
 
+impl JobRow {
+    /// It may be moved while it runs.
+    pub(in crate::sched) fn is_movable(&self) -> bool {
+        self.preemptible && self.comes_back
+    }
+}
+
 /// A change that can be taken back.
 #[derive(Clone, Debug)]
 pub(super) enum Undo {
@@ -107,6 +115,8 @@ pub(super) enum Undo {
     Place(PodId, Option<Spot>),
     /// The pod waited.
     Waited(PodId),
+    /// The pod ran.
+    Ran(PodId),
     /// This was given free on a row.
     Gave(RowId, Arc<Class>, Held),
     /// This was taken of a row.
@@ -134,8 +144,8 @@ pub(in crate::sched) struct Verdicts {
     /// What queues were due and used.
     pub(super) shares: Vec<Vec<Parts>>,
     pub(super) used: Vec<Vec<Parts>>,
-    /// They hold no longer than this.
-    pub(super) until: Option<Timestamp>,
+    /// When they were made: whoever may leave only since then changes them.
+    pub(super) at: Option<Timestamp>,
     pub(super) failed: BTreeSet<Failed>,
     pub(super) hopeless: BTreeSet<Hopeless>,
 }
@@ -144,7 +154,7 @@ pub(in crate::sched) struct Verdicts {
 #[derive(Clone, Default)]
 pub(in crate::sched) struct Tables {
     /// What each row has left.
-    pub(super) slots: Vec<Slot>,
+    pub(super) slots: Chunks<Slot>,
     pub(super) rows: Vec<Counted>,
     /// Devices of each pool.
     pub(in crate::sched) capacity: Vec<Parts>,
@@ -152,10 +162,10 @@ pub(in crate::sched) struct Tables {
     pub(super) mems: BTreeMap<u32, u32>,
     pub(in crate::sched) shapes: Vec<Shape>,
     pub(super) by_class: BTreeMap<Arc<Class>, ShapeId>,
-    pub(in crate::sched) pods: Vec<PodRow>,
+    pub(in crate::sched) pods: Chunks<PodRow>,
     /// Pods that run on each row.
-    pub(super) residents: Vec<Vec<PodId>>,
-    pub(in crate::sched) jobs: Vec<JobRow>,
+    pub(super) residents: Chunks<Vec<PodId>>,
+    pub(in crate::sched) jobs: Chunks<JobRow>,
     /// Jobs with pods that wait and are able to start, in submit order.
     pub(in crate::sched) waiting: BTreeSet<JobId>,
     /// Jobs with pods that wait whatever the nodes look like.
@@ -165,7 +175,11 @@ pub(in crate::sched) struct Tables {
     /// Some place becomes free later.
     pub(in crate::sched) leaving: bool,
     /// Jobs that run, by queue.
-    pub(super) running: Vec<BTreeSet<JobId>>,
+    pub(super) running: Vec<Arc<BTreeSet<JobId>>>,
+    /// How many of them may be moved.
+    pub(in crate::sched) movable: usize,
+    /// Pods that say how long they run.
+    pub(in crate::sched) timed: Arc<BTreeSet<PodId>>,
     /// By queue: the priorities of those that may be evicted, and how many have each.
     pub(super) priorities: Vec<BTreeMap<i32, u32>>,
     /// What each queue uses with all below it, by pool.
@@ -175,7 +189,7 @@ pub(in crate::sched) struct Tables {
     /// Each pod of ours has a seat, which stays the same while the pod lives.
     pub(super) seats: UidMap<u32>,
     /// By seat: the pod and its job.
-    pub(super) seated: Vec<Option<(Uid, JobId)>>,
+    pub(super) seated: Chunks<Option<(Uid, JobId)>>,
     pub(super) free_seats: Vec<u32>,
     /// Jobs that are none any more.
     pub(super) holes: usize,
@@ -214,8 +228,9 @@ impl Tables {
         }
         if job.placed > 0 {
             if let Some(list) = self.running.get_mut(job.queue.0) {
-                list.insert(id);
+                Arc::make_mut(list).insert(id);
             }
+            self.movable += usize::from(job.is_movable());
             if job.preemptible
                 && let Some(list) = self.priorities.get_mut(job.queue.0)
             {
@@ -228,8 +243,13 @@ impl Tables {
             }
         }
         for pod in &job.pods {
-            let spot = self.pods.get(pod.0).and_then(|p| p.spot);
-            if let Some(list) = spot.and_then(|s| self.residents.get_mut(s.row.0)) {
+            let Some(row) = self.pods.get(pod.0) else {
+                continue;
+            };
+            if row.runtime_secs.is_some() {
+                Arc::make_mut(&mut self.timed).insert(*pod);
+            }
+            if let Some(list) = row.spot.and_then(|s| self.residents.get_mut(s.row.0)) {
                 list.push(*pod);
             }
         }
@@ -245,8 +265,9 @@ impl Tables {
         };
         if job.placed > 0 {
             if let Some(list) = self.running.get_mut(job.queue.0) {
-                list.remove(&id);
+                Arc::make_mut(list).remove(&id);
             }
+            self.movable -= usize::from(job.is_movable());
             if job.preemptible
                 && let Some(list) = self.priorities.get_mut(job.queue.0)
                 && let Some(n) = list.get_mut(&job.priority)
@@ -258,8 +279,13 @@ impl Tables {
             }
         }
         for pod in &job.pods {
-            let spot = self.pods.get(pod.0).and_then(|p| p.spot);
-            if let Some(list) = spot.and_then(|s| self.residents.get_mut(s.row.0)) {
+            let Some(row) = self.pods.get(pod.0) else {
+                continue;
+            };
+            if row.runtime_secs.is_some() {
+                Arc::make_mut(&mut self.timed).remove(pod);
+            }
+            if let Some(list) = row.spot.and_then(|s| self.residents.get_mut(s.row.0)) {
                 list.retain(|p| p != pod);
             }
         }
@@ -268,7 +294,11 @@ impl Tables {
     /// Empties these lists.
     pub(super) fn clear_lists(&mut self) {
         self.residents.iter_mut().for_each(Vec::clear);
-        self.running.iter_mut().for_each(BTreeSet::clear);
+        self.running
+            .iter_mut()
+            .for_each(|list| *list = Arc::default());
+        self.movable = 0;
+        self.timed = Arc::default();
         self.priorities.iter_mut().for_each(BTreeMap::clear);
         self.waiting.clear();
         self.telling.clear();
@@ -277,7 +307,7 @@ impl Tables {
 
     /// Without holes.
     #[cfg(test)]
-    #[allow(clippy::indexing_slicing)]
+    #[allow(clippy::unwrap_used)]
     fn compact(&self) -> Self {
         let mut new = self.clone();
         new.jobs.clear();
@@ -288,7 +318,7 @@ impl Tables {
             let id = JobId(new.jobs.len());
             let mut job = job.clone();
             for number in &mut job.pods {
-                let mut row = self.pods[number.0].clone();
+                let mut row = self.pods.get(number.0).unwrap().clone();
                 row.job = id;
                 *number = PodId(new.pods.len());
                 new.pods.push(row);
@@ -313,7 +343,7 @@ impl Tables {
             || self
                 .slots
                 .iter()
-                .zip(&other.slots)
+                .zip(other.slots.iter())
                 .any(|(a, b)| (&a.room, &a.gpu, a.slices) != (&b.room, &b.gpu, b.slices))
         {
             return unlike(
@@ -357,6 +387,11 @@ impl Tables {
                 "residents",
                 format!("{:?}", self.residents),
                 format!("{:?}", other.residents),
+            ),
+            (
+                "movable and timed",
+                format!("{} {:?}", self.movable, self.timed),
+                format!("{} {:?}", other.movable, other.timed),
             ),
         ] {
             if a != b {

@@ -11,10 +11,12 @@ use super::guard::Spared;
 use super::shape::{ShapeId, parts_of};
 use super::tables::Undo;
 pub(in crate::sched) use super::tables::{JobId, JobRow, PodId, PodRow, Spot, Tables};
+use crate::model::Str;
 use crate::sched::class::Class;
 use crate::sched::copies::copies;
 use crate::sched::fabric::{DomainId, Fabric, Level};
 use crate::sched::filters::{FixedVerdict, Row, Verdict, judge};
+use crate::sched::needs::Share;
 use crate::sched::place::NodeRow;
 use crate::sched::queue::{Parts, QueueId, ROOT, Tree};
 use crate::sched::reclaim::{PileKey, Piled};
@@ -39,6 +41,8 @@ pub(in crate::sched) struct World<'a> {
     pub(in crate::sched) piled: BTreeMap<PileKey, Piled>,
     /// What keeps running work from being evicted.
     pub(in crate::sched) spared: Spared,
+    /// Jobs whose held places will not become free.
+    pub(in crate::sched) given_up: Vec<Str>,
     /// By budget: pods that leave in this round and count in it.
     pub(super) spent: Vec<i64>,
     pub(super) t: Tables,
@@ -175,7 +179,7 @@ impl<'a> World<'a> {
     /// Jobs of a queue that ran when the round began.
     pub(in crate::sched) fn running(&self, queue: QueueId) -> &BTreeSet<JobId> {
         const NONE: &BTreeSet<JobId> = &BTreeSet::new();
-        self.t.running.get(queue.0).unwrap_or(NONE)
+        self.t.running.get(queue.0).map_or(NONE, |list| list)
     }
 
     /// The lowest priority among the jobs of a queue that run and may be evicted.
@@ -204,9 +208,15 @@ impl<'a> World<'a> {
         }
     }
 
-    fn parts_on(&self, shape: ShapeId, row: RowId) -> Parts {
+    fn parts_on(&self, id: ShapeId, row: RowId) -> Parts {
+        let Some(shape) = self.t.shapes.get(id.0) else {
+            return 0;
+        };
+        if !matches!(shape.class.ask.share, Share::MemoryMib(_)) {
+            return shape.parts;
+        }
         let mem = self.row(row).and_then(|r| r.gpus.memory_mib);
-        self.class(shape).map_or(0, |class| parts_of(class, mem))
+        parts_of(&shape.class, mem)
     }
 
     /// What a pod counts whether it has a place or not.
@@ -261,6 +271,12 @@ impl<'a> World<'a> {
                     if let Some(row) = self.t.pods.get_mut(pod.0) {
                         row.waiting = true;
                         row.began = None;
+                        row.left_alone = false;
+                    }
+                }
+                Undo::Ran(pod) => {
+                    if let Some(row) = self.t.pods.get_mut(pod.0) {
+                        row.waiting = false;
                     }
                 }
                 Undo::Gave(row, class, held) => {
@@ -305,7 +321,18 @@ impl<'a> World<'a> {
         if let Some(row) = self.t.pods.get_mut(pod.0).filter(|p| p.waiting) {
             row.waiting = false;
             row.began = Some(now);
+            // Who starts in this round does not leave in it.
+            row.left_alone = true;
             self.t.log.push(Undo::Waited(pod));
+        }
+    }
+
+    /// A pod that moves waits for its new place: it runs nowhere meanwhile, and cannot leave a
+    /// second time.
+    pub(in crate::sched) fn waits_again(&mut self, pod: PodId) {
+        if let Some(row) = self.t.pods.get_mut(pod.0).filter(|p| !p.waiting) {
+            row.waiting = true;
+            self.t.log.push(Undo::Ran(pod));
         }
     }
 
