@@ -57,6 +57,36 @@ fn the_cursor_stays_on_its_node_when_others_come_and_go() {
 }
 
 #[test]
+fn the_map_groups_by_what_most_nodes_tell_not_the_first() {
+    let leaf = "fabric.topograph.run/tier-0";
+    let some = |name: &str, labels: &[(&str, &str)]| {
+        fixture::node(&NodeSpec {
+            name,
+            labels,
+            devices: &[("gpu", 8)],
+            ..NodeSpec::default()
+        })
+    };
+    let mut cluster = Cluster::new();
+    cluster.apply(&some("early", &[]));
+    let mut stage = Stage::new(cluster, TRUE);
+    let mut view = refreshed(&stage, ViewId::Fleet);
+    for name in ["n1", "n2", "n3"] {
+        stage.cluster.apply(&some(name, &[(leaf, "switch-7")]));
+    }
+    view.refresh(AREA, &stage.ctx());
+    let shown = text(&stage.draw(&mut *view, 120, 30));
+    assert!(shown.contains("switch-7"), "{shown}");
+    // Whoever chose another is not overruled.
+    view.act(Act::GroupNext);
+    view.refresh(AREA, &stage.ctx());
+    stage.cluster.apply(&some("n4", &[(leaf, "switch-7")]));
+    view.refresh(AREA, &stage.ctx());
+    let shown = text(&stage.draw(&mut *view, 120, 30));
+    assert!(shown.contains("no zone"), "{shown}");
+}
+
+#[test]
 fn the_cursor_keeps_its_place_when_its_own_row_goes() {
     let mut stage = stage();
     let mut view = refreshed(&stage, ViewId::Nodes);

@@ -62,6 +62,8 @@ pub struct FleetView {
     /// The zoom that was asked for; until then the nearest one that fits.
     asked_zoom: Option<Zoom>,
     group_by: Option<GroupBy>,
+    /// A person chose it, so it stays.
+    group_picked: bool,
     filter: Filter<NodeRow>,
     filter_text: String,
     /// What the rows were last made from.
@@ -193,7 +195,9 @@ impl FleetView {
             let passes = |r: &&Arc<NodeRow>| self.filter.matches(r, ctx.now, NodeRow::search);
             self.all.iter().filter(passes).cloned().collect()
         };
-        if self.group_by.is_none() && !self.all.is_empty() {
+        // The first nodes may not tell what most of all do.
+        let settled = self.group_picked || self.group_by == Some(GroupBy::Leaf);
+        if !settled && !self.all.is_empty() {
             self.group_by = Some(GroupBy::choose(&self.all));
         }
         let by = self.group_by.unwrap_or(GroupBy::Model);
@@ -533,7 +537,10 @@ impl View for FleetView {
         match act {
             Act::ZoomIn => self.asked_zoom = zoom.nearer().or(self.asked_zoom),
             Act::ZoomOut => self.asked_zoom = zoom.farther().or(self.asked_zoom),
-            Act::GroupNext => self.group_by = self.group_by.map(GroupBy::next),
+            Act::GroupNext => {
+                self.group_by = self.group_by.map(GroupBy::next);
+                self.group_picked = true;
+            }
             // The map stays as it is.
             Act::LensNext => {
                 self.lens = self.lens.next();
