@@ -102,6 +102,7 @@ impl App {
             view.clear_marks();
             while view.leave() {}
             let _ = view.set_filter("");
+            view.reset_sort();
             if let Some((first, _)) = view.lenses().first() {
                 view.set_lens(first);
             }

@@ -369,6 +369,9 @@ pub trait View: Send {
     /// Sets the order.
     fn set_sort(&mut self, _sort: Sort) {}
 
+    /// Goes back to the order that rows have while no column is chosen.
+    fn reset_sort(&mut self) {}
+
     /// The marked things, in the order of the rows.
     fn marks(&self) -> Vec<Target> {
         Vec::new()

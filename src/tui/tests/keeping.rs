@@ -165,6 +165,33 @@ fn the_lens_of_a_context_comes_back_and_no_other_has_it() {
 }
 
 #[test]
+fn the_order_of_a_context_is_its_own() {
+    let kept_before = Kept {
+        toured: true,
+        ..Kept::default()
+    };
+    let mut desk = desk();
+    desk.app.remember(kept_before, true);
+    let sort = |desk: &Desk| desk.app.view().and_then(View::sort).map(|s| s.column);
+    desk.press("5 s");
+    desk.typed("name");
+    desk.press("enter");
+    assert_eq!(sort(&desk), Some("name"));
+    let at = |generation, context: &str| {
+        Msg::Session(Session {
+            generation,
+            context: context.into(),
+            ..Session::default()
+        })
+    };
+    desk.tell(at(1, "lab"));
+    desk.press("5");
+    assert_eq!(sort(&desk), None, "nobody chose one there");
+    desk.tell(at(2, "prod-eu1"));
+    assert_eq!(sort(&desk), Some("name"));
+}
+
+#[test]
 fn the_tour_is_shown_once_and_leads_to_the_views() {
     let mut desk = desk();
     desk.app.remember(Kept::default(), false);

@@ -127,6 +127,10 @@ impl View for Drill {
         self.top_mut().set_sort(sort);
     }
 
+    fn reset_sort(&mut self) {
+        self.top_mut().reset_sort();
+    }
+
     fn marks(&self) -> Vec<Target> {
         self.top().marks()
     }

@@ -274,6 +274,11 @@ impl<R: Row + 'static> List<R> {
         self.table.set_sort(Some(sort), self.spec.columns);
     }
 
+    /// Goes back to the order of rows while no column is chosen.
+    pub fn reset_sort(&mut self) {
+        self.table.set_sort(None, self.spec.columns);
+    }
+
     /// The table, for marks.
     pub fn table(&mut self) -> &mut Table<R> {
         &mut self.table
@@ -326,6 +331,10 @@ macro_rules! list_view {
 
         fn set_sort(&mut self, sort: Sort) {
             self.$field.set_sort(sort);
+        }
+
+        fn reset_sort(&mut self) {
+            self.$field.reset_sort();
         }
 
         fn marks(&self) -> Vec<Target> {
