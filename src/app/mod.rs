@@ -73,7 +73,9 @@ async fn asked() -> Result<()> {
         },
         Some(Command::Snapshot(args)) => {
             let config = config::load(cli.look.config.as_deref())?;
-            let place = Place::connect(&cli.cluster, false).await?;
+            let mut place = Place::connect(&cli.cluster, false).await?;
+            place.telemetry = config.telemetry.settings();
+            place.fabric = config.fabric.rules();
             snapshot::print(&place, args, &cli.look, config.pricing()).await
         }
         Some(Command::Doctor) => doctor::run(&cli).await,

@@ -6,18 +6,23 @@ use std::time::Duration;
 
 use color_eyre::eyre::{Result, eyre};
 use jiff::Timestamp;
-use ratatui::buffer::Buffer;
+use tokio::sync::watch;
 
 use super::cli::{LookArgs, SnapshotArgs, SnapshotOutput, SnapshotView};
 use super::console::{Rights, engine_at};
+use super::engine::Feed;
 use super::place::Place;
-use crate::model::{Cluster, Kind, Pricing, SourceState};
+use super::telemetry::telling_nodes;
+use crate::model::{Cluster, Kind, Pricing, SourceState, Str};
 use crate::tui::glyphs::Glyphs;
 use crate::tui::snapshot::{self, Picture, Request};
 use crate::tui::theme::{Depth, Theme};
-use crate::tui::view::ViewId;
+use crate::tui::view::{View, ViewId};
 use crate::tui::views::lens::Lens;
-use crate::tui::{Session, Settings};
+use crate::tui::{App, Msg, Session, Settings};
+
+/// Longest wait for what GPUs measure.
+const FIGURES: Duration = Duration::from_secs(20);
 
 /// Reads the place until every kind is known, denied or failed, and prints the view.
 ///
@@ -33,7 +38,9 @@ pub async fn print(
         read_only: true,
         schedule: false,
     };
-    let (engine, mut feed) = engine_at(place, rights, None);
+    let measured = shows_figures(args);
+    let shown = watch::Sender::default();
+    let (engine, mut feed) = engine_at(place, rights, measured.then(|| shown.subscribe()));
     let mut cluster = Cluster::with_pricing(Arc::new(pricing));
     let deadline = tokio::time::Instant::now() + Duration::from_secs(args.timeout);
     while let Some(pending) = unsettled(&cluster) {
@@ -81,9 +88,19 @@ pub async fn print(
             text.into_bytes()
         }
         SnapshotOutput::Svg => {
-            snapshot::svg(&picture(place, args, cluster, look)?, light).into_bytes()
+            let mut app = picture(place, args, cluster, look)?;
+            if measured {
+                read_figures(&mut app, place, args, &mut feed, &shown).await;
+            }
+            snapshot::svg(&snapshot::drawn(&mut app, args.size), light).into_bytes()
         }
-        SnapshotOutput::Png => snapshot::png(&picture(place, args, cluster, look)?, light)?,
+        SnapshotOutput::Png => {
+            let mut app = picture(place, args, cluster, look)?;
+            if measured {
+                read_figures(&mut app, place, args, &mut feed, &shown).await;
+            }
+            snapshot::png(&snapshot::drawn(&mut app, args.size), light)?
+        }
     };
     let mut out = std::io::stdout().lock();
     if args.output == SnapshotOutput::Png && out.is_terminal() {
@@ -99,13 +116,59 @@ pub async fn print(
     Ok(())
 }
 
-/// The screen as a picture, as the console draws it.
-fn picture(
+/// Whether what GPUs measure is in the picture.
+fn shows_figures(args: &SnapshotArgs) -> bool {
+    let picture = matches!(args.output, SnapshotOutput::Svg | SnapshotOutput::Png);
+    let of_lens = |name: &String| {
+        Lens::ALL
+            .iter()
+            .any(|l| l.name() == name && l.is_measured())
+    };
+    picture
+        && match args.view {
+            SnapshotView::Fleet => args.lens.as_ref().is_some_and(of_lens),
+            SnapshotView::Nodes => true,
+            _ => false,
+        }
+}
+
+/// Waits until what GPUs measure is told, once, of each node in the picture that can tell it; not
+/// for long, since an exporter may be down.
+async fn read_figures(
+    app: &mut App,
     place: &Place,
     args: &SnapshotArgs,
-    cluster: Cluster,
-    look: &LookArgs,
-) -> Result<Buffer> {
+    feed: &mut Feed,
+    shown: &watch::Sender<Vec<Str>>,
+) {
+    let until = tokio::time::Instant::now() + FIGURES.min(Duration::from_secs(args.timeout));
+    snapshot::drawn(app, args.size);
+    let visible = app.view().map(View::visible_nodes).unwrap_or_default();
+    let mut awaited = telling_nodes(&place.telemetry, &app.world().cluster);
+    // Farther away the fleet's view tells of no single nodes: then all of them count.
+    if !visible.is_empty() {
+        awaited.retain(|node| visible.contains(node));
+    }
+    shown.send_replace(visible);
+    loop {
+        let cluster = &app.world().cluster;
+        if awaited.iter().all(|node| cluster.telemetry(node).is_some()) {
+            return;
+        }
+        let Ok(Some(batch)) = tokio::time::timeout_at(until, feed.deltas.recv()).await else {
+            return;
+        };
+        let deltas = batch.to_vec();
+        let told = Msg::Deltas {
+            generation: 0,
+            deltas,
+        };
+        app.update(told, Timestamp::now());
+    }
+}
+
+/// A console that shows what is asked for.
+fn picture(place: &Place, args: &SnapshotArgs, cluster: Cluster, look: &LookArgs) -> Result<App> {
     let glyphs = Glyphs { ascii: look.ascii };
     let depth = look.color.and_then(super::depth).unwrap_or(Depth::True);
     let mut settings = Settings::built_in(depth, glyphs);
@@ -134,7 +197,7 @@ fn picture(
         lens: args.lens.as_deref(),
         now: Timestamp::now(),
     };
-    Ok(picture.screen(cluster)?)
+    Ok(picture.console(cluster)?)
 }
 
 fn view_of(view: SnapshotView) -> ViewId {

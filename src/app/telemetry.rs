@@ -1,6 +1,6 @@
 //! Keeps the model's figures of the GPUs fresh: asks exporters in their turn, or a Prometheus.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use super::bus::Batch;
 use crate::cluster::fetch::pod_metrics;
 use crate::cluster::http::ApiError;
 use crate::cluster::source::ClientSource;
-use crate::model::{Change, Delta, Node, NodeTelemetry, Phase, Pod, Str, Uid, clean};
+use crate::model::{Change, Cluster, Delta, Node, NodeTelemetry, Phase, Pod, Str, Uid, clean};
 use crate::telemetry::prometheus::Nodes;
 use crate::telemetry::{Prometheus, Settings, Turns, page};
 
@@ -118,6 +118,19 @@ impl Found {
 
 fn is_aks(node: &Node) -> bool {
     node.meta.label("kubernetes.azure.com/dcgm-exporter") == Some("enabled")
+}
+
+/// Nodes of which it can be expected that somebody tells what their GPUs measure.
+pub fn telling_nodes(settings: &Settings, cluster: &Cluster) -> BTreeSet<Str> {
+    match settings {
+        Settings::Off => BTreeSet::new(),
+        Settings::Exporters => {
+            let runs = |p: &&Arc<Pod>| p.phase == Phase::Running && p.meta.deleting.is_none();
+            let exporters = cluster.pods().filter(|p| is_exporter(p)).filter(runs);
+            exporters.filter_map(|p| p.node.clone()).collect()
+        }
+        Settings::Prometheus(_) => cluster.nodes().map(|(n, _)| n.meta.name.clone()).collect(),
+    }
 }
 
 /// Runs until `stop`, or until nobody listens any more.

@@ -7,6 +7,7 @@
     clippy::panic
 )]
 
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -231,4 +232,61 @@ fn a_reader_that_has_had_enough_is_no_fault() {
     let ended = run.wait_with_output().unwrap();
     assert_eq!(String::from_utf8(ended.stderr).unwrap(), "");
     assert_eq!(ended.status.code(), Some(0));
+}
+
+/// A cluster in a process of its own, which ends with this.
+struct Sandbox(std::process::Child);
+
+impl Sandbox {
+    /// Serves a few nodes; their kubeconfig is the file `kubeconfig` in the home.
+    fn of(home: &Home) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_gpudeck"))
+            .args(["sandbox", "--nodes", "8", "--listen", "127.0.0.1:0"])
+            .args(["--kubeconfig", "kubeconfig"])
+            .current_dir(home.0.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // It says so once the file is there.
+        let mut line = String::new();
+        let said = BufReader::new(child.stdout.take().unwrap()).read_line(&mut line);
+        assert!(said.unwrap() > 0 && line.contains("serving"), "{line}");
+        Sandbox(child)
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_picture_through_a_lens_that_measures_has_figures() {
+    let home = Home::new();
+    let _sandbox = Sandbox::of(&home);
+    let args = [
+        "snapshot",
+        "--kubeconfig",
+        "kubeconfig",
+        "-o",
+        "svg",
+        "--lens",
+        "power",
+    ];
+    // The exporters are pods that have to start first; each picture takes a moment.
+    let watts = (0..60).find_map(|_| {
+        let picture = home.gpudeck(&args).output;
+        let texts = picture.split('<').filter_map(|part| part.split_once('>'));
+        let words: Vec<&str> = texts
+            .flat_map(|(_, text)| text.split_whitespace())
+            .collect();
+        let mut told = words.windows(3).filter(|w| w[0] == "power:" && w[2] == "W");
+        told.find_map(|w| w[1].parse::<u32>().ok())
+    });
+    assert!(watts.is_some_and(|w| w > 0), "{watts:?}");
 }

@@ -83,6 +83,15 @@ impl Picture<'_> {
     /// # Errors
     /// What is wrong with the filter.
     pub fn screen(self, cluster: Cluster) -> Result<Buffer, FilterError> {
+        let size = self.size;
+        Ok(drawn(&mut self.console(cluster)?, size))
+    }
+
+    /// A console that shows it.
+    ///
+    /// # Errors
+    /// What is wrong with the filter.
+    pub fn console(self, cluster: Cluster) -> Result<App, FilterError> {
         let mut app = App::new(self.settings, self.session, super::views::all(), self.now);
         app.open_view(self.view);
         if let Some(view) = app.view_mut() {
@@ -94,9 +103,14 @@ impl Picture<'_> {
         app.world.pricing = cluster.pricing().clone();
         app.world.cluster = cluster;
         app.world.now = self.now;
-        let area = Rect::new(0, 0, self.size.0, self.size.1);
-        let mut buf = Buffer::empty(area);
-        app.render(area, &mut buf);
-        Ok(buf)
+        Ok(app)
     }
+}
+
+/// The screen of a console.
+pub fn drawn(app: &mut App, (columns, rows): (u16, u16)) -> Buffer {
+    let area = Rect::new(0, 0, columns, rows);
+    let mut buf = Buffer::empty(area);
+    app.render(area, &mut buf);
+    buf
 }
