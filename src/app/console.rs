@@ -12,6 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::cli::ClusterArgs;
 use super::engine::{Engine, Feed, Options};
+use super::explain;
 use super::place::Place;
 use super::run_action;
 use super::schedule::Scheduling;
@@ -108,6 +109,7 @@ fn session_at(place: &Place, generation: u64, rights: Rights) -> Session {
         namespace: place.namespace.clone(),
         contexts: place.contexts.clone(),
         read_only: rights.read_only,
+        schedules: rights.schedule && !rights.read_only,
     }
 }
 
@@ -199,7 +201,7 @@ impl Driver {
             let next = tokio::select! {
                 command = commands.recv() => match command {
                     None => break,
-                    Some(command) => self.obey(command, &place, &mut switch),
+                    Some(command) => self.obey(command, &place, &feed, &mut switch),
                 },
                 (context, result) = switched(&mut switch) => match result {
                     Ok(place) => Some(place),
@@ -238,7 +240,7 @@ impl Driver {
         // A console that left has said what it wants kept, and may have closed its end since.
         while let Ok(command) = commands.try_recv() {
             if matches!(command, Cmd::Keep(_)) {
-                self.obey(command, &place, &mut switch);
+                self.obey(command, &place, &feed, &mut switch);
             }
         }
         drop(feed);
@@ -247,7 +249,13 @@ impl Driver {
     }
 
     /// Does what the console asks; a new place when it wants one that is there at once.
-    fn obey(&mut self, command: Cmd, here: &Place, switch: &mut Option<Switch>) -> Option<Place> {
+    fn obey(
+        &mut self,
+        command: Cmd,
+        here: &Place,
+        feed: &Feed,
+        switch: &mut Option<Switch>,
+    ) -> Option<Place> {
         match command {
             Cmd::FetchObject(object) => {
                 tokio::spawn(fetch_object(
@@ -346,6 +354,16 @@ impl Driver {
             }
             Cmd::StopLogs => {
                 self.logs = None;
+                None
+            }
+            Cmd::Explain(ask) => {
+                let (turn, messages) = (ask.turn, self.messages.clone());
+                let scheduler = feed.questions.clone();
+                let (config, now) = (here.scheduler.clone(), self.source.now());
+                tokio::spawn(async move {
+                    let answer = explain::answered(ask, config, now, scheduler).await;
+                    let _ = messages.send(Msg::Explained { turn, answer }).await;
+                });
                 None
             }
             Cmd::Run(ask) => {

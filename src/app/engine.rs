@@ -8,6 +8,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::bus::{Batch, Bus};
+use super::explain::Question;
 use super::schedule::{self, Scheduling};
 use super::telemetry;
 use crate::cluster::fetch::{hyper_nodes, topologies};
@@ -21,6 +22,9 @@ const TOPOLOGIES_EVERY: Duration = Duration::from_secs(300);
 
 /// Batches between the watchers and the bus: small, so that a slow consumer slows the reading.
 const INTAKE: usize = 64;
+
+/// Questions that wait for the scheduler.
+const QUESTIONS: usize = 4;
 
 /// What a session looks at, and whether it decides.
 pub struct Options {
@@ -48,6 +52,8 @@ pub struct Feed {
     pub deltas: mpsc::Receiver<Batch>,
     /// Who decides, whenever that changes.
     pub leader: mpsc::Receiver<Leader>,
+    /// Questions to the scheduler, if it is on.
+    pub questions: Option<mpsc::Sender<Question>>,
 }
 
 impl Engine {
@@ -59,15 +65,21 @@ impl Engine {
         let (leader_tx, leader) = mpsc::channel(8);
         let mut bus = Bus::default();
         let deltas = bus.subscribe();
+        let mut questions = None;
         if let Some(scheduling) = options.scheduling {
+            let (asker, asked) = mpsc::channel(QUESTIONS);
+            questions = Some(asker);
             let batches = bus.subscribe();
             // Decisions go through the bus like everything else, so every consumer has them.
             let task = schedule::run(
                 scheduling,
                 options.source.clone(),
-                batches,
-                intake.clone(),
-                leader_tx,
+                schedule::Feeds {
+                    batches,
+                    questions: asked,
+                    intake: intake.clone(),
+                    leader: leader_tx,
+                },
                 stop.clone(),
             );
             tasks.spawn(task);
@@ -91,7 +103,12 @@ impl Engine {
         let watcher = Watcher::start(&options.source, &options.scope, &kinds, &intake, &stop);
         tasks.spawn(watcher.join());
         tasks.spawn(bus.run(source));
-        (Engine { stop, tasks }, Feed { deltas, leader })
+        let feed = Feed {
+            deltas,
+            leader,
+            questions,
+        };
+        (Engine { stop, tasks }, feed)
     }
 
     /// Ends all tasks and waits for them: the lease is given back.

@@ -10,6 +10,7 @@ pub mod console;
 pub mod doctor;
 pub mod embedded;
 pub mod engine;
+pub mod explain;
 pub mod fault;
 pub mod keep;
 pub mod log;

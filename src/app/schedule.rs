@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::bus::Batch;
+use super::explain::Question;
 use crate::cluster::elect::{self, Election, Leadership, Role};
 use crate::cluster::events::{self, EventRecorder};
 use crate::cluster::source::ClientSource;
@@ -81,15 +82,31 @@ struct Loop {
     sent: AHashMap<task::Id, Vec<Action>>,
 }
 
+/// What the task takes in and tells.
+pub struct Feeds {
+    /// Everything that is known.
+    pub batches: mpsc::Receiver<Batch>,
+    /// Why pods wait.
+    pub questions: mpsc::Receiver<Question>,
+    /// Where decisions go.
+    pub intake: mpsc::Sender<Vec<Delta>>,
+    /// Who leads.
+    pub leader: mpsc::Sender<Leader>,
+}
+
 /// Runs until `stop`; then waits for the answers to what it has sent, and gives the lease back.
 pub async fn run(
     scheduling: Scheduling,
     source: ClientSource,
-    mut batches: mpsc::Receiver<Batch>,
-    intake: mpsc::Sender<Vec<Delta>>,
-    leader: mpsc::Sender<Leader>,
+    feeds: Feeds,
     stop: CancellationToken,
 ) {
+    let Feeds {
+        mut batches,
+        mut questions,
+        intake,
+        leader,
+    } = feeds;
     let identity = scheduling.election.identity.clone();
     // Ends after `stop`: who comes next must not decide while writes of ours are under way.
     let answered = CancellationToken::new();
@@ -147,6 +164,9 @@ pub async fn run(
                     this.fold(&batch);
                 }
                 due = due.min(Instant::now() + GATHER);
+            }
+            Some(question) = questions.recv() => {
+                question.answer_beside(&this.state, this.source.now());
             }
             () = tokio::time::sleep_until(due) => {
                 due = Instant::now() + HEARTBEAT;

@@ -27,6 +27,8 @@ use super::unreadable::Unreadable;
 use super::workload::WorkloadKey;
 use super::workload_entry::{WorkloadEntry, earliest};
 use foreign::ForeignState;
+pub use known::Known;
+use known::Unshown;
 
 /// Decisions that are kept for the timeline.
 const LOG_LIMIT: usize = 5_000;
@@ -86,6 +88,7 @@ pub struct Cluster {
     /// Version of the last Event, decision or fault of a node.
     happened: u64,
     foreign: ForeignState,
+    unshown: Unshown,
     faults: NodeFaults,
     pricing: Arc<Pricing>,
 }
@@ -108,6 +111,7 @@ impl Cluster {
     pub fn apply(&mut self, delta: &Delta) {
         self.version += 1;
         self.unreadable.apply(delta);
+        self.unshown.apply(delta);
         match delta {
             Delta::Node(Change::Set(node)) => {
                 self.set_single_profile(node);
@@ -147,7 +151,7 @@ impl Cluster {
             Delta::PriorityClass(Change::Gone(gone)) => {
                 self.priority_classes.remove(&gone.name);
             }
-            // Only the scheduler needs volumes and budgets.
+            // Only decisions need volumes and budgets.
             Delta::VolumeClaim(_) | Delta::Volume(_) | Delta::Budget(_) => {}
             Delta::Foreign(kind, Change::Set(object)) => self.set_foreign(*kind, object),
             Delta::Foreign(kind, Change::Gone(gone)) => self.remove_foreign(*kind, &gone.uid),
@@ -435,6 +439,7 @@ impl Cluster {
 }
 
 mod foreign;
+mod known;
 mod read;
 
 #[cfg(test)]

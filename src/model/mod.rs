@@ -41,7 +41,7 @@ mod xid;
 
 pub use budget::DisruptionBudget;
 pub use claim::{ClaimedDevice, ResourceClaim};
-pub use cluster::Cluster;
+pub use cluster::{Cluster, Known};
 pub use condition::Condition;
 pub use decision::{Decision, DecisionKind, FilterCount, Reason};
 pub use delta::{Change, Delta, Gone, Kind, SourceReport, SourceState};

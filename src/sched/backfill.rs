@@ -16,7 +16,7 @@ use super::view::RowId;
 use crate::model::Pod;
 
 /// Seconds that a pod will run, or a duration like `2h30m`.
-const RUNTIME_ESTIMATE: &str = "gpudeck.dev/runtime-estimate";
+pub(super) const RUNTIME_ESTIMATE: &str = "gpudeck.dev/runtime-estimate";
 /// Blocked jobs with a reservation.
 const MOST_RESERVED: usize = 8;
 

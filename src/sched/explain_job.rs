@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use jiff::{SignedDuration, Timestamp};
 
+use super::backfill::RUNTIME_ESTIMATE;
 use super::budgets::{BudgetId, Guard};
 use super::fabric::Level;
 use super::queue::{Parts, QueueId, to_milli_gpu};
@@ -58,6 +59,8 @@ pub struct Explanation {
     pub reason: Option<Reason>,
     /// When its place becomes free by what others say of their run times; `None` is not known.
     pub predicted_start: Option<Timestamp>,
+    /// What that goes by, or why it is not known.
+    pub start_by: Str,
     /// What would start it.
     pub near_misses: Vec<NearMiss>,
 }
@@ -92,6 +95,7 @@ fn explain_in(world: &mut World<'_>, pod: &Uid) -> Option<Explanation> {
         waiting: world.waiting.len(),
         reason,
         predicted_start: None,
+        start_by: "it is not known how much its pods ask for".into(),
         near_misses: Vec::new(),
     };
     let Some(unit) = world.unit(id) else {
@@ -106,9 +110,11 @@ fn explain_in(world: &mut World<'_>, pod: &Uid) -> Option<Explanation> {
         shares: shares.get(pool).cloned().unwrap_or_default(),
         now,
         found: Vec::new(),
+        start_by: String::new(),
     };
-    let (predicted, found) = trial.run();
+    let (predicted, start_by, found) = trial.run();
     explanation.predicted_start = predicted;
+    explanation.start_by = start_by.into();
     explanation.near_misses = found;
     Some(explanation)
 }
@@ -136,14 +142,16 @@ struct Trial<'w, 'a> {
     shares: Vec<Parts>,
     now: Timestamp,
     found: Vec<NearMiss>,
+    start_by: String,
 }
 
 impl Trial<'_, '_> {
-    fn run(mut self) -> (Option<Timestamp>, Vec<NearMiss>) {
+    fn run(mut self) -> (Option<Timestamp>, String, Vec<NearMiss>) {
         let denied = self.world.admits(&self.unit, self.pool).err();
         let fits = self.fits();
         let mut predicted = None;
         if let Some(denied) = denied {
+            self.start_by = "its queue, not room, is in the way".to_owned();
             if fits || self.victims(None) > 0 {
                 self.tell_denied(&denied);
             }
@@ -154,8 +162,10 @@ impl Trial<'_, '_> {
             self.topology();
             self.nodes();
             predicted = self.wait();
+        } else {
+            self.start_by = "there is room for it now; those before it in line go first".to_owned();
         }
-        (predicted, self.found)
+        (predicted, self.start_by, self.found)
     }
 
     fn tell(&mut self, change: Change, text: String) {
@@ -490,6 +500,7 @@ impl Trial<'_, '_> {
     fn wait(&mut self) -> Option<Timestamp> {
         let ends = self.world.ends();
         if ends.is_empty() {
+            self.start_by = format!("nothing that runs says for how long ({RUNTIME_ESTIMATE})");
             return None;
         }
         let unit = self.unit.clone();
@@ -499,7 +510,23 @@ impl Trial<'_, '_> {
             need: unit.need,
             pool: self.pool,
         };
-        let (at, _) = self.world.first_start(&search, &ends)?;
+        let Some((at, _)) = self.world.first_start(&search, &ends) else {
+            self.start_by = format!(
+                "not even the end of all {} pods that say how long they run would do",
+                ends.len()
+            );
+            return None;
+        };
+        // Of those that end then the first by number, so that the same is always named.
+        let last = ends.iter().find(|(end, _)| *end == at);
+        self.start_by = match last.and_then(|(_, id)| self.world.pod(*id)) {
+            Some(row) => format!(
+                "when {}/{} ends by its own estimate, unless somebody before it in line takes the \
+                 place",
+                row.pod.meta.namespace, row.pod.meta.name
+            ),
+            None => "there is room for it now; those before it in line go first".to_owned(),
+        };
         let secs = at.duration_since(self.now).as_secs().max(0);
         let within = SignedDuration::from_secs(secs);
         self.tell(

@@ -6,6 +6,7 @@ use ratatui::layout::Rect;
 use super::actions::{Actions, RunAsk};
 use super::browse::{Ask, Listing, NoListing, ResourceRef};
 use super::command::{Place, Where};
+use super::explaining::{WhyAnswer, WhyAsk, Whys};
 use super::frame::Parts;
 use super::history::{History, Stop};
 use super::keep::Kept;
@@ -94,6 +95,13 @@ pub enum Msg {
         /// Where its GPUs are, or why that is not told, in one sentence.
         result: Result<Vec<GpuPort>, String>,
     },
+    /// The answer to [`Cmd::Explain`].
+    Explained {
+        /// [`WhyAsk::turn`] of the question; the answer to an older one is dropped.
+        turn: u64,
+        /// Why the pod waits.
+        answer: WhyAnswer,
+    },
     /// What the program of [`Cmd::Run`] wrote, or how it ended.
     Output {
         /// [`RunAsk::turn`] of the program; what an older one writes is dropped.
@@ -134,6 +142,8 @@ pub enum Cmd {
         /// The node.
         node: Str,
     },
+    /// Find out what would start a pod that waits; answer with [`Msg::Explained`].
+    Explain(WhyAsk),
     /// Run a program; answer with [`Msg::Output`]. A later one takes the place of this one.
     Run(RunAsk),
     /// End the program that runs.
@@ -177,6 +187,8 @@ pub struct App {
     pub(super) behind: bool,
     /// The logs that are open.
     pub(super) logs: Logs,
+    /// What would start pods that wait.
+    pub(super) whys: Whys,
     /// The person's own actions.
     pub(super) actions: Actions,
     /// What is kept from session to session; `None`: nothing is.
@@ -223,6 +235,7 @@ impl App {
             history: History::default(),
             messages,
             logs: Logs::default(),
+            whys: Whys::default(),
             actions: Actions::new(actions),
             kept: None,
             remembers: false,

@@ -17,12 +17,14 @@ impl App {
     }
 
     /// Tells why the thing under the cursor is where it is.
-    pub(super) fn explain(&mut self) {
-        let Some(target) = self.target() else { return };
+    pub(super) fn explain(&mut self) -> Vec<Cmd> {
+        let Some(target) = self.target() else {
+            return Vec::new();
+        };
         let ctx = self.world.ctx();
-        let Some(lines) = super::why::lines(&target, &ctx) else {
+        let Some(lines) = super::why::lines(&target, &self.whys, &ctx) else {
             self.note(Level::Info, "it is gone");
-            return;
+            return Vec::new();
         };
         let name = object::copied_name(&target, &self.world.cluster).unwrap_or_default();
         self.push_text(TextPane::new(
@@ -30,6 +32,7 @@ impl App {
             format!("why {name}"),
             lines,
         ));
+        self.ask_why()
     }
 
     /// Follows the logs of the thing under the cursor.

@@ -197,6 +197,17 @@ pub fn moment(at: Option<Timestamp>, now: Timestamp) -> String {
     clock.strftime("%b %d %H:%M").to_string()
 }
 
+/// A moment to come: the clock in UTC (`14:20Z`), with its day where that is another one.
+pub fn clock(at: Timestamp, now: Timestamp) -> String {
+    let (at, now) = (at.to_zoned(TimeZone::UTC), now.to_zoned(TimeZone::UTC));
+    let form = if at.date() == now.date() {
+        "%H:%MZ"
+    } else {
+        "%b %d %H:%MZ"
+    };
+    at.strftime(form).to_string()
+}
+
 /// A moment in full, in UTC: `2026-11-28 14:20:07Z`.
 pub fn timestamp(at: Timestamp) -> String {
     at.to_zoned(TimeZone::UTC)

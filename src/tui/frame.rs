@@ -152,7 +152,7 @@ impl App {
                     }
                 }
                 Body::Why(target) => {
-                    if let Some(lines) = super::why::lines(target, &ctx) {
+                    if let Some(lines) = super::why::lines(target, &self.whys, &ctx) {
                         pane.set_lines(lines);
                     }
                 }

@@ -13,6 +13,7 @@ pub mod config_file;
 pub mod docs;
 mod entry;
 mod escape;
+pub mod explaining;
 pub mod filter;
 mod following;
 mod footer;

@@ -34,4 +34,6 @@ pub struct Session {
     pub contexts: Vec<Str>,
     /// Whether the console was started without a writer.
     pub read_only: bool,
+    /// Whether a scheduler of this process takes part.
+    pub schedules: bool,
 }

@@ -8,6 +8,7 @@
 
 mod bad_config;
 mod browse;
+mod explaining;
 mod following;
 mod keeping;
 mod keys;

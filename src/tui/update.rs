@@ -49,6 +49,7 @@ impl App {
                     for delta in &deltas {
                         self.world.cluster.apply(delta);
                     }
+                    return self.ask_why();
                 }
             }
             Msg::Fetched { object, result } => self.fetched(&object, result),
@@ -74,6 +75,7 @@ impl App {
                     self.links(&node, &result);
                 }
             }
+            Msg::Explained { turn, answer } => self.why_told(turn, answer),
             Msg::Output { turn, text } => self.output(turn, &text),
             Msg::Leader(leader) => self.world.leader = leader,
             Msg::Notice(level, text) => self.note(level, crate::model::clean(&text, 1_000)),
@@ -92,6 +94,7 @@ impl App {
         self.world.enter(session);
         self.layers.clear();
         self.logs = Logs::default();
+        self.whys.forget();
         self.history = super::history::History::default();
         self.wanted = None;
         // Its list was the other place's.
@@ -380,7 +383,7 @@ impl App {
             CommandId::ClearMarks => self.on_view(|v| v.clear_marks()),
             CommandId::Describe => self.describe(),
             CommandId::Yaml => return self.fetch(),
-            CommandId::Why => self.explain(),
+            CommandId::Why => return self.explain(),
             CommandId::Logs => return self.follow_logs(),
             CommandId::Owner => self.jump(jump::owner),
             CommandId::ItsNode => self.jump(jump::node),

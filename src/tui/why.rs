@@ -1,18 +1,24 @@
 //! Why a workload or pod is where it is: its place in line, what its system says, and what our
 //! scheduler tried, in full.
 
+use std::sync::Arc;
+
 use ratatui::text::{Line, Span};
 
+use super::explaining::{WhyAnswer, Whys};
 use super::format;
 use super::theme::Meaning;
 use super::view::{Ctx, Target};
 use super::views::queue_line;
-use crate::model::{DecisionKind, FilterCount, Pod, Reason, WorkloadKey, WorkloadState};
+use crate::model::{
+    DecisionKind, FilterCount, OUR_SCHEDULER, Pod, Reason, Uid, WorkloadKey, WorkloadState,
+};
+use crate::sched::{Change, Explanation};
 
 /// The explanation; `None` when there is nothing of that name.
-pub(super) fn lines(target: &Target, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
+pub(super) fn lines(target: &Target, whys: &Whys, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
     match target {
-        Target::Workload(key) => workload(key, ctx),
+        Target::Workload(key) => workload(key, whys, ctx),
         Target::Pod(uid) => {
             let pod = ctx.cluster.pod(uid)?;
             let mut text = Text::new(ctx);
@@ -20,9 +26,50 @@ pub(super) fn lines(target: &Target, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>
             if let Some(key) = ctx.cluster.workload_of(uid) {
                 text.queue(key);
             }
+            if let Some(pod) = explained_pod(target, ctx) {
+                text.would_start(&pod, whys);
+            }
             Some(text.lines)
         }
         _ => None,
+    }
+}
+
+/// The pod of a thing of which our scheduler can tell what would start it.
+pub(super) fn explained_pod(target: &Target, ctx: &Ctx<'_>) -> Option<Uid> {
+    let pod = match target {
+        Target::Pod(uid) => ctx.cluster.pod(uid)?,
+        Target::Workload(key) => slowest(key, ctx)?,
+        _ => return None,
+    };
+    let ours = pod.is_waiting() && *pod.scheduler == *OUR_SCHEDULER;
+    ours.then(|| pod.meta.uid.clone())
+}
+
+/// The pod that holds the others of a workload up: the one that has waited longest, else the oldest
+/// that is not ready.
+fn slowest<'a>(key: &WorkloadKey, ctx: &Ctx<'a>) -> Option<&'a Arc<Pod>> {
+    let pods = ctx.cluster.workload_pods(key);
+    let oldest = |pods: &mut dyn Iterator<Item = &'a Arc<Pod>>| {
+        pods.min_by_key(|p| (p.meta.created, p.meta.name.clone()))
+    };
+    let stuck = |p: &Arc<Pod>| !p.is_terminal() && !p.ready;
+    oldest(&mut pods.iter().copied().filter(|p| p.is_waiting()))
+        .or_else(|| oldest(&mut pods.iter().copied().filter(|p| stuck(p))))
+}
+
+/// A change in a word, for the column before what it does.
+fn word(change: Change) -> &'static str {
+    match change {
+        Change::Limit => "limit",
+        Change::Guarantee => "guarantee",
+        Change::Priority => "priority",
+        Change::Topology => "topology",
+        Change::Preemptible => "preemption",
+        Change::Nodes => "nodes",
+        Change::Wait => "time",
+        Change::MinRuntime => "patience",
+        Change::Budget => "budget",
     }
 }
 
@@ -141,6 +188,68 @@ impl<'a> Text<'a> {
         }
     }
 
+    fn change(&mut self, word: &str, text: String) {
+        self.lines.push(Line::from(vec![
+            Span::styled(format!("  {word:<10}  "), self.ctx.style(Meaning::Muted)),
+            Span::styled(text, self.ctx.style(Meaning::Text)),
+        ]));
+    }
+
+    /// What would start a pod, as it was tried.
+    fn would_start(&mut self, pod: &Uid, whys: &Whys) {
+        const HEAD: &str = "What would start it";
+        let Some(told) = whys.told(pod) else {
+            if whys.is_asked(pod) {
+                self.head(HEAD);
+                self.say("… being tried out", Meaning::Muted);
+            }
+            return;
+        };
+        match &told.answer {
+            WhyAnswer::NotOurs => {}
+            WhyAnswer::Failed(why) => {
+                self.head(HEAD);
+                self.say(format!("It cannot be tried out: {why}"), Meaning::Unknown);
+            }
+            WhyAnswer::Waits(explanation) => {
+                self.head(HEAD);
+                self.tried(explanation);
+                let text = if told.from_here {
+                    "Tried one by one on what this console sees, without past use and held places."
+                } else {
+                    "Tried one by one on a copy of the scheduler's picture."
+                };
+                self.say(text, Meaning::Muted);
+            }
+        }
+    }
+
+    fn tried(&mut self, explanation: &Explanation) {
+        let start = match explanation.predicted_start {
+            Some(at) => {
+                let secs = format::secs_since(self.ctx.now, at);
+                let within = format::duration(secs);
+                format!("about {} (in {within}), ", format::clock(at, self.ctx.now))
+            }
+            None => "— ".to_owned(),
+        };
+        self.change("start", format!("{start}{}", explanation.start_by));
+        let (place, of) = (explanation.position, explanation.waiting);
+        self.change("turn", format!("number {place} of {of} over all queues"));
+        // The line of the start says when by time alone.
+        let changes = &explanation.near_misses;
+        let mut told = false;
+        for miss in changes.iter().filter(|m| m.change != Change::Wait) {
+            self.change(word(miss.change), miss.text.to_string());
+            told = true;
+        }
+        if !told {
+            let text = "No single change of its queue, priority, topology or the nodes was found \
+                        that would start it.";
+            self.say(text, Meaning::Muted);
+        }
+    }
+
     fn pod(&mut self, pod: &Pod) {
         self.head(&format!("Pod {}/{}", pod.meta.namespace, pod.meta.name));
         match self
@@ -185,7 +294,7 @@ impl<'a> Text<'a> {
     }
 }
 
-fn workload(key: &WorkloadKey, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
+fn workload(key: &WorkloadKey, whys: &Whys, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
     let row = ctx.cluster.workload(key)?;
     let mut text = Text::new(ctx);
     let mut head = format!("{} is {}", key.name, row.state.name());
@@ -203,19 +312,11 @@ fn workload(key: &WorkloadKey, ctx: &Ctx<'_>) -> Option<Vec<Line<'static>>> {
         text.say(reason.to_string(), Meaning::Text);
     }
     text.queue(key);
-    // The pod that has waited longest holds the others up.
-    let pods = ctx.cluster.workload_pods(key);
-    let waiting = pods.iter().filter(|p| p.is_waiting());
-    let slowest = waiting
-        .min_by_key(|p| (p.meta.created, &p.meta.name))
-        .or_else(|| {
-            let stuck = |p: &&&std::sync::Arc<Pod>| !p.is_terminal() && !p.ready;
-            pods.iter()
-                .filter(stuck)
-                .min_by_key(|p| (p.meta.created, &p.meta.name))
-        });
-    if let Some(pod) = slowest {
+    if let Some(pod) = slowest(key, ctx) {
         text.pod(pod);
+    }
+    if let Some(pod) = explained_pod(&Target::Workload(key.clone()), ctx) {
+        text.would_start(&pod, whys);
     }
     Some(text.lines)
 }

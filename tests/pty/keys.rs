@@ -1,6 +1,6 @@
 //! Keys do what they say.
 
-use super::{demo, demo_with};
+use super::{Term, demo, demo_with};
 
 #[test]
 fn views_open_by_digit_and_rows_are_walked() {
@@ -56,6 +56,29 @@ fn the_palette_finds_a_view_and_help_names_the_keys() {
     term.wait_for("help", |s| s.contains("filter") && s.contains("palette"));
     term.send("\x1b");
     term.wait_text("TOLD");
+}
+
+/// The demo's scheduler is asked on its own picture.
+#[test]
+fn a_job_that_waits_tells_what_would_start_it() {
+    let mut term = Term::start(
+        &["demo", "--scenario", "fragmented", "--speed", "20"],
+        24,
+        80,
+        &[],
+    );
+    term.wait_text("live");
+    term.send("5/state=waiting\r");
+    term.wait_text("pods fit");
+    term.send("w");
+    term.wait_for("what would start it", |s| {
+        s.contains("What would start it") && s.contains("over all queues")
+    });
+    let screen = term.screen();
+    assert!(
+        screen.contains("copy of the scheduler's picture"),
+        "{screen}"
+    );
 }
 
 #[test]

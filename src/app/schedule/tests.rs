@@ -14,9 +14,11 @@ use tokio::sync::watch;
 
 use super::*;
 use crate::app::engine::{Engine, Feed, Options};
+use crate::app::explain;
 use crate::cluster::watch::Scope;
 use crate::model::Cluster;
 use crate::sandbox::{ApiServer, Options as ServerOptions};
+use crate::tui::explaining::{WhyAnswer, WhyAsk};
 
 /// Longest that anything here is waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -246,6 +248,53 @@ async fn a_binding_without_an_answer_leaves_the_lease_to_expire() {
     within("it stops all the same", engine.stop()).await;
     assert_eq!(holder(&server).await, ours);
     assert_eq!(nodes(&server).await["p0"], None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_would_start_a_gang_is_told_by_the_scheduler_and_found_from_what_a_console_knows() {
+    let server = world(9).await;
+    let (engine, feed) = engine(server.client());
+    let questions = feed.questions.clone();
+    assert!(questions.is_some());
+    let mut seen = Seen::new(feed);
+    seen.until("all are told", |seen| seen.waits.len() == 9)
+        .await;
+    let pod = seen
+        .cluster
+        .pods()
+        .map(|p| p.meta.uid.clone())
+        .min()
+        .unwrap();
+    let now = ClientSource::fixed(server.client(), "it").now();
+    let ask = |known| WhyAsk {
+        turn: 1,
+        pod: pod.clone(),
+        known,
+    };
+    let config = SchedConfig::default;
+    let told = explain::answered(ask(None), config(), now, questions);
+    let told = within("the scheduler answers", told).await;
+    let known = Some(seen.cluster.known());
+    let found = explain::answered(ask(known), config(), now, None).await;
+    assert_eq!(told, found);
+    let WhyAnswer::Waits(why) = told else {
+        panic!("{told:?}");
+    };
+    assert_eq!((why.position, why.waiting), (1, 1));
+    assert_eq!(why.predicted_start, None);
+    assert_eq!(
+        &*why.start_by,
+        "nothing that runs says for how long (gpudeck.dev/runtime-estimate)"
+    );
+    let texts: Vec<&str> = why.near_misses.iter().map(|m| &*m.text).collect();
+    assert_eq!(
+        texts,
+        ["8 of 9 pods have room now; 1 more empty node(s) like n1 would do"]
+    );
+    // Without a scheduler and without a picture there is nothing to say.
+    let nobody = explain::answered(ask(None), config(), now, None).await;
+    assert!(matches!(nobody, WhyAnswer::Failed(_)), "{nobody:?}");
+    engine.stop().await;
 }
 
 #[tokio::test(start_paused = true)]

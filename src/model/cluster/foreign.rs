@@ -52,6 +52,12 @@ impl Cluster {
         key
     }
 
+    /// Objects of a kind of another system.
+    pub(super) fn foreign_objects(&self, kind: ForeignKind) -> impl Iterator<Item = &Arc<Foreign>> {
+        let objects = self.foreign.objects.iter();
+        objects.filter_map(move |((k, _), object)| (*k == kind).then_some(object))
+    }
+
     pub(super) fn set_foreign(&mut self, kind: ForeignKind, object: &Arc<Foreign>) {
         let id = (kind, object.meta.uid.clone());
         let known = self.foreign.objects.get(&id);

@@ -167,3 +167,63 @@ fn a_denied_source_is_not_an_empty_one() {
     c.apply(&report(SourceState::Live));
     assert_eq!(super::super::figures::Figures::of(&c).nodes, Some(0));
 }
+
+#[test]
+fn all_that_decisions_rest_on_is_told_again_and_what_is_gone_is_not() {
+    use super::super::budget::DisruptionBudget;
+    use super::super::job::{VolumeClaim, VolumeTopology};
+    use super::super::queue::Queue;
+    let meta = |uid: &str| Meta {
+        uid: Uid(uid.into()),
+        name: uid.into(),
+        ..Meta::default()
+    };
+    let hidden = |id: &str| -> [Delta; 4] {
+        [
+            Delta::Queue(Change::Set(Arc::new(Queue {
+                meta: meta(&format!("q{id}")),
+                ..Queue::default()
+            }))),
+            Delta::Volume(Change::Set(Arc::new(VolumeTopology {
+                meta: meta(&format!("v{id}")),
+                ..VolumeTopology::default()
+            }))),
+            Delta::VolumeClaim(Change::Set(Arc::new(VolumeClaim {
+                meta: meta(&format!("c{id}")),
+                ..VolumeClaim::default()
+            }))),
+            Delta::Budget(Change::Set(Arc::new(DisruptionBudget {
+                meta: meta(&format!("b{id}")),
+                ..DisruptionBudget::default()
+            }))),
+        ]
+    };
+    let mut deltas: Vec<Delta> = hidden("1").into();
+    deltas.extend([
+        Delta::Job(Change::Set(job(1, true))),
+        Delta::Pod(Change::Set(pod(1, 1, 1, 1))),
+        Delta::Pod(Change::Set(pod(2, 0, 0, 1))),
+    ]);
+    let mut forth = Cluster::new();
+    deltas.iter().for_each(|d| forth.apply(d));
+    let mut back = Cluster::new();
+    deltas.iter().rev().for_each(|d| back.apply(d));
+    assert_eq!(forth.known().deltas(), back.known().deltas());
+    assert_eq!(forth.known().deltas().len(), deltas.len());
+    for delta in &deltas {
+        assert!(forth.known().deltas().contains(delta), "{delta:?}");
+    }
+    let gone_of = |meta: &Meta| gone(meta.uid.0.to_string(), meta.name.to_string());
+    for delta in hidden("1") {
+        forth.apply(&match delta {
+            Delta::Queue(Change::Set(q)) => Delta::Queue(Change::Gone(gone_of(&q.meta))),
+            Delta::Volume(Change::Set(v)) => Delta::Volume(Change::Gone(gone_of(&v.meta))),
+            Delta::VolumeClaim(Change::Set(c)) => {
+                Delta::VolumeClaim(Change::Gone(gone_of(&c.meta)))
+            }
+            Delta::Budget(Change::Set(b)) => Delta::Budget(Change::Gone(gone_of(&b.meta))),
+            other => other,
+        });
+    }
+    assert_eq!(forth.known().deltas().len(), 3);
+}

@@ -203,6 +203,10 @@ fn a_small_job_starts_before_a_reservation_only_if_it_ends_in_time() {
     let why = explain(&s, at(100), &Uid("uid-big".into())).unwrap();
     assert_eq!((why.position, why.waiting), (1, 4));
     assert_eq!(why.predicted_start, Some(at(1_000)));
+    assert_eq!(
+        &*why.start_by,
+        "when team/r ends by its own estimate, unless somebody before it in line takes the place"
+    );
     assert!(why.near_misses.iter().any(|m| m.change == What::Wait));
 }
 
