@@ -68,9 +68,16 @@ impl Placeholder<'_> {
         if let Some(detail) = self.detail() {
             lines.push(Line::styled(detail, ctx.style(Meaning::Muted)));
         }
+        // The first column is that of marks.
+        let indent = u16::from(area.width > 1);
+        let inner = Rect {
+            x: area.x + indent,
+            width: area.width - indent,
+            ..area
+        };
         Paragraph::new(lines)
             .wrap(Wrap { trim: true })
-            .render(area, buf);
+            .render(inner, buf);
     }
 
     fn headline(&self, ctx: &Ctx<'_>) -> Line<'static> {

@@ -415,6 +415,19 @@ impl View for TiersView {
 
     fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {
         self.list.draw(area, buf, ctx);
+        let (shown, _) = self.list.count();
+        let free = usize::from(area.height).saturating_sub(shown + 2) > 0;
+        if free && shown > 0 && self.list.rows().any(Entry::is_unpriced) {
+            let note = " ? no price: `[prices]` of config.toml has none for these GPUs";
+            let style = ctx.style(Meaning::Muted);
+            buf.set_stringn(
+                area.x,
+                area.bottom() - 1,
+                note,
+                usize::from(area.width),
+                style,
+            );
+        }
     }
 
     fn motion(&mut self, motion: Motion) {

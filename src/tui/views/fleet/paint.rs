@@ -455,7 +455,10 @@ fn node_facts(row: &NodeRow) -> String {
     let parts = [
         row.model().map(str::to_owned),
         row.tier().map(str::to_owned),
-        row.leaf().map(|l| format!("leaf {l}")),
+        row.leaf().map(|l| match l.starts_with("leaf") {
+            true => l.to_owned(),
+            false => format!("leaf {l}"),
+        }),
         Some(used),
         Some(row.state.clone()),
     ];
