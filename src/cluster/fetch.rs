@@ -71,10 +71,11 @@ impl Resource {
             }
             Kind::ResourceClaim => ("resource.k8s.io", "ResourceClaim", true),
             Kind::GpuQueue => ("gpudeck.dev", "GpuQueue", false),
+            Kind::GpuNode => ("gpudeck.dev", "GpuNode", false),
             Kind::Budget => ("policy", "PodDisruptionBudget", true),
         };
         let version = match kind {
-            Kind::GpuQueue => "v1alpha1",
+            Kind::GpuQueue | Kind::GpuNode => "v1alpha1",
             _ => "v1",
         };
         Resource {

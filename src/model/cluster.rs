@@ -14,6 +14,7 @@ use super::fabric::FabricRules;
 use super::fault::NodeFaults;
 use super::figures::NodeFacts;
 use super::gpu::{GpuResource, MigProfile};
+use super::gpu_node::GpuNode;
 use super::job::{Job, Namespace, PriorityClass};
 use super::meta::Uid;
 use super::node::Node;
@@ -77,6 +78,8 @@ pub struct Cluster {
     unreadable: Unreadable,
     fabric: Arc<FabricRules>,
     telemetry: BTreeMap<Str, TelemetryLog>,
+    /// By the name of the node.
+    gpu_nodes: BTreeMap<Str, Arc<GpuNode>>,
     claims: AHashMap<Uid, Arc<ResourceClaim>>,
     /// Claims by the nodes that they have GPUs of.
     claims_by_node: BTreeMap<Str, BTreeSet<Uid>>,
@@ -164,6 +167,18 @@ impl Cluster {
             Delta::Decision(decision) => self.set_decision(decision),
             Delta::ResourceClaim(Change::Set(claim)) => self.set_claim(claim),
             Delta::ResourceClaim(Change::Gone(gone)) => self.remove_claim(&gone.uid),
+            Delta::GpuNode(Change::Set(agent)) => {
+                let name = agent.meta.name.clone();
+                self.gpu_nodes.insert(name.clone(), agent.clone());
+                self.devices_changed(&name);
+            }
+            Delta::GpuNode(Change::Gone(gone)) => {
+                let known = self.gpu_nodes.get(&gone.name);
+                if known.is_some_and(|k| k.meta.uid == gone.uid) {
+                    self.gpu_nodes.remove(&gone.name);
+                    self.devices_changed(&gone.name);
+                }
+            }
             Delta::Telemetry(reading) => self.set_telemetry(reading),
             Delta::Fabric(rules) => {
                 self.fabric = rules.clone();
@@ -245,6 +260,14 @@ impl Cluster {
                     self.claims_by_node.remove(node);
                 }
             }
+            self.note_node(node);
+        }
+    }
+
+    /// Another one tells, or the same tells otherwise, who holds which GPU of a node.
+    fn devices_changed(&mut self, node: &Str) {
+        if let Some(entry) = self.nodes.get_mut(node) {
+            entry.facts = OnceLock::new();
             self.note_node(node);
         }
     }

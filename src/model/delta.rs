@@ -11,6 +11,7 @@ use super::decision::Decision;
 use super::event::Event;
 use super::fabric::FabricRules;
 use super::foreign::{Foreign, ForeignKind};
+use super::gpu_node::GpuNode;
 use super::job::{Job, Namespace, PriorityClass, VolumeClaim, VolumeTopology};
 use super::meta::Uid;
 use super::node::Node;
@@ -46,6 +47,9 @@ pub enum Kind {
     GpuQueue,
     /// policy/v1 PodDisruptionBudget.
     Budget,
+    /// gpudeck.dev/v1alpha1 GpuNode: what an agent on a node says of its GPUs. A server without that
+    /// kind has no agents, which is no fault.
+    GpuNode,
 }
 
 impl Kind {
@@ -68,7 +72,12 @@ impl Kind {
 
     /// Kinds that are asked for as well, and without which nothing is amiss: not every server has
     /// them, and not everybody may read them.
-    pub const EXTRA: [Kind; 3] = [Kind::ResourceClaim, Kind::GpuQueue, Kind::Budget];
+    pub const EXTRA: [Kind; 4] = [
+        Kind::ResourceClaim,
+        Kind::GpuQueue,
+        Kind::Budget,
+        Kind::GpuNode,
+    ];
 
     /// The resource name in URLs and RBAC rules; with its API group where another system has the
     /// same name.
@@ -86,6 +95,7 @@ impl Kind {
             Kind::ResourceClaim => "resourceclaims",
             Kind::GpuQueue => "gpuqueues",
             Kind::Budget => "poddisruptionbudgets",
+            Kind::GpuNode => "gpunodes",
         }
     }
 }
@@ -190,6 +200,8 @@ pub enum Delta {
     Queue(Change<Queue>),
     /// A PodDisruptionBudget.
     Budget(Change<DisruptionBudget>),
+    /// A GpuNode.
+    GpuNode(Change<GpuNode>),
     /// News of a source.
     Source(SourceReport),
     /// A decision of our scheduler.

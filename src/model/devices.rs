@@ -20,6 +20,8 @@ use super::workload::WorkloadKey;
 pub enum DeviceSource {
     /// The allocation of a ResourceClaim.
     Claim,
+    /// What an agent on the node says in its GpuNode.
+    GpuNode,
     /// The pod labels of dcgm-exporter.
     Exporter,
 }
@@ -29,6 +31,7 @@ impl DeviceSource {
     pub fn name(self) -> &'static str {
         match self {
             DeviceSource::Claim => "ResourceClaim",
+            DeviceSource::GpuNode => "GpuNode",
             DeviceSource::Exporter => "dcgm-exporter",
         }
     }
@@ -100,7 +103,7 @@ pub(super) fn of_exporter(telemetry: &NodeTelemetry) -> Vec<KnownDevice> {
     devices
 }
 
-/// The cells of a node whose GPUs a DRA driver gives out: no count of the kubelet's tells of them.
+/// The cells of a node whose GPUs no count of the kubelet's tells of, as with a DRA driver.
 fn by_claims(node: &Node, devices: &[KnownDevice]) -> Vec<GpuCell> {
     let most = devices.iter().map(|d| d.gpu + 1).max().unwrap_or(0);
     let count = node.gpus.count.unwrap_or(0).max(most).min(256);
@@ -279,9 +282,17 @@ impl Cluster {
         if !claimed.is_empty() {
             return claimed;
         }
-        self.telemetry(node)
-            .map(of_exporter_log)
-            .unwrap_or_default()
+        let read = self.telemetry(node).map(|log| &log.latest);
+        let exported = read.map(|reading| of_exporter(reading)).unwrap_or_default();
+        let looked = read.filter(|_| !exported.is_empty()).map(|r| r.at);
+        match self.gpu_node(node) {
+            Some(agent) if !agent.devices.is_empty() && agent.holds_beside(looked) => {
+                let mut devices = agent.devices.to_vec();
+                devices.sort();
+                devices
+            }
+            _ => exported,
+        }
     }
 
     /// A node's physical GPUs as cells, each at its place as far as its devices tell.
@@ -292,8 +303,10 @@ impl Cluster {
             .extended
             .iter()
             .any(|(key, n)| *n > 0 && GpuResource::from_key(key).is_some());
-        let claimed = devices.iter().any(|d| d.source == DeviceSource::Claim);
-        if claimed && !by_plugin {
+        let told = devices
+            .iter()
+            .any(|d| matches!(d.source, DeviceSource::Claim | DeviceSource::GpuNode));
+        if told && !by_plugin {
             return by_claims(node, &devices);
         }
         let cells = held.cells(node);
@@ -373,10 +386,6 @@ impl Cluster {
         }
         found
     }
-}
-
-fn of_exporter_log(log: &super::telemetry::TelemetryLog) -> Vec<KnownDevice> {
-    of_exporter(&log.latest)
 }
 
 /// What of a cell is held and not yet given to a pod.

@@ -18,6 +18,7 @@ mod figures;
 mod foreign;
 mod gpu;
 mod gpu_name;
+mod gpu_node;
 mod job;
 mod meta;
 mod mig_layout;
@@ -58,6 +59,7 @@ pub use foreign::{
     ForeignKind, QueueEntry, QueueKey, QueueState, QueueTally, QueueTerm,
 };
 pub use gpu::{GpuModel, GpuResource, MigProfile, MigProfileError};
+pub use gpu_node::GpuNode;
 pub use job::{Job, Namespace, PriorityClass, VolumeClaim, VolumeTopology};
 pub use meta::{Meta, Owner, ResourceVersion, Uid};
 pub use node::{

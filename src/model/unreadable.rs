@@ -33,6 +33,7 @@ impl Unreadable {
             Delta::ResourceClaim(change) => {
                 self.change(Kind::ResourceClaim, change, |o| &o.meta);
             }
+            Delta::GpuNode(change) => self.change(Kind::GpuNode, change, |o| &o.meta),
             Delta::Job(change) => self.change(Kind::Job, change, |o| &o.meta),
             Delta::Event(change) => self.change(Kind::Event, change, |o| &o.meta),
             Delta::PriorityClass(change) => {

@@ -231,6 +231,7 @@ impl State {
             | Delta::Foreign(..)
             | Delta::Telemetry(_)
             | Delta::ResourceClaim(_)
+            | Delta::GpuNode(_)
             | Delta::Unreadable { .. } => {}
         }
     }

@@ -262,3 +262,61 @@ fn a_prometheus_that_cannot_be_asked_says_what_is_wrong() {
     };
     assert!(wrong(missing).contains("/nowhere/ca.pem: "));
 }
+
+/// The definition that a person installs, and an object as an agent writes it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gpu_node_tells_which_slice_a_pod_holds() {
+    let world = World::start(|_| ());
+    world.node("n1", H100, 8, json!({})).await;
+    let client = world.server.client();
+    let send = async |method: http::Method, path: &str, kind: &str, body: Value| {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("content-type", kind)
+            .body(body.to_string().into_bytes())
+            .unwrap();
+        client.request::<Value>(request).await
+    };
+    let definition = include_str!("../../deploy/crds/gpunode.yaml");
+    let definition: Value = serde_saphyr::from_str(definition).unwrap();
+    let crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let json = "application/json";
+    send(http::Method::POST, crds, json, definition)
+        .await
+        .unwrap();
+    let all = "/apis/gpudeck.dev/v1alpha1/gpunodes";
+    let object = json!({"apiVersion": "gpudeck.dev/v1alpha1", "kind": "GpuNode",
+        "metadata": {"name": "n1"}});
+    while send(http::Method::POST, all, json, object.clone())
+        .await
+        .is_err()
+    {
+        tokio::task::yield_now().await;
+    }
+    let (engine, mut feed) = engine(client.clone());
+    let mut cluster = Cluster::new();
+    until(&mut feed, &mut cluster, |c| c.gpu_node("n1").is_some()).await;
+    let status = json!({"status": {"observedAt": Timestamp::now().to_string(), "devices": [
+        {"index": 0}, {"index": 5, "instances": [{"profile": "3g.40gb", "start": 4,
+            "pod": {"namespace": "default", "name": "a"}}]}]}});
+    let path = format!("{all}/n1/status");
+    let merge = "application/merge-patch+json";
+    send(http::Method::PATCH, &path, merge, status)
+        .await
+        .unwrap();
+    until(&mut feed, &mut cluster, |c| {
+        c.known_devices("n1").iter().any(|d| d.pod.is_some())
+    })
+    .await;
+    let devices = cluster.known_devices("n1");
+    let [whole, slice] = &devices[..] else {
+        panic!("{devices:?}");
+    };
+    assert_eq!((whole.gpu, whole.pod.as_ref()), (0, None));
+    assert_eq!((slice.gpu, slice.source), (5, DeviceSource::GpuNode));
+    let instance = slice.instance.as_ref().unwrap();
+    assert_eq!(instance.start, Some(4));
+    engine.stop().await;
+    world.cluster.stop().await;
+}

@@ -74,6 +74,7 @@ pub(crate) fn kind_of(object: &Value) -> Option<Kind> {
         ("v1", "PersistentVolumeClaim") => Some(Kind::VolumeClaim),
         ("v1", "PersistentVolume") => Some(Kind::Volume),
         ("resource.k8s.io/v1", "ResourceClaim") => Some(Kind::ResourceClaim),
+        ("gpudeck.dev/v1alpha1", "GpuNode") => Some(Kind::GpuNode),
         ("policy/v1", "PodDisruptionBudget") => Some(Kind::Budget),
         (_, kind) => ForeignKind::ALL
             .iter()

@@ -7,6 +7,7 @@ mod amounts;
 mod budget;
 mod claim;
 mod constraints;
+mod gpu_node;
 mod group;
 mod intern;
 mod meta;
@@ -31,8 +32,9 @@ use self::intern::Interner;
 pub(in crate::cluster) use self::queue::READY;
 use self::read::{Ctx, Read, Slot};
 use crate::model::{
-    Change, Delta, DisruptionBudget, Event, Foreign, ForeignKind, Gone, Job, Kind, Meta, Namespace,
-    Node, Pod, PriorityClass, Queue, ResourceClaim, Str, VolumeClaim, VolumeTopology, clean,
+    Change, Delta, DisruptionBudget, Event, Foreign, ForeignKind, Gone, GpuNode, Job, Kind, Meta,
+    Namespace, Node, Pod, PriorityClass, Queue, ResourceClaim, Str, VolumeClaim, VolumeTopology,
+    clean,
 };
 
 /// A decoded object of any watched kind.
@@ -62,6 +64,8 @@ pub enum Object {
     Queue(Arc<Queue>),
     /// A PodDisruptionBudget.
     Budget(Arc<DisruptionBudget>),
+    /// A GpuNode.
+    GpuNode(Arc<GpuNode>),
 }
 
 impl Object {
@@ -80,6 +84,7 @@ impl Object {
             Object::ResourceClaim(o) => &o.meta,
             Object::Queue(o) => &o.meta,
             Object::Budget(o) => &o.meta,
+            Object::GpuNode(o) => &o.meta,
         }
     }
 
@@ -98,6 +103,7 @@ impl Object {
             Object::ResourceClaim(o) => Delta::ResourceClaim(Change::Set(o)),
             Object::Queue(o) => Delta::Queue(Change::Set(o)),
             Object::Budget(o) => Delta::Budget(Change::Set(o)),
+            Object::GpuNode(o) => Delta::GpuNode(Change::Set(o)),
         }
     }
 
@@ -122,6 +128,7 @@ impl Object {
             Object::ResourceClaim(_) => Delta::ResourceClaim(Change::Gone(gone)),
             Object::Queue(_) => Delta::Queue(Change::Gone(gone)),
             Object::Budget(_) => Delta::Budget(Change::Gone(gone)),
+            Object::GpuNode(_) => Delta::GpuNode(Change::Gone(gone)),
         }
     }
 }
@@ -238,6 +245,8 @@ impl Decoder {
                 .and_then(|o| Ok(Object::Queue(Arc::new(o.finish(c)?)))),
             Kind::Budget => read_from::<budget::BudgetRead, D>(json, c)?
                 .and_then(|o| Ok(Object::Budget(Arc::new(o.finish(c)?)))),
+            Kind::GpuNode => read_from::<gpu_node::GpuNodeRead, D>(json, c)?
+                .and_then(|o| Ok(Object::GpuNode(Arc::new(o.finish(c)?)))),
         })
     }
 }

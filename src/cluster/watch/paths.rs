@@ -16,7 +16,7 @@ fn group(kind: Kind, version: Option<&str>) -> Cow<'static, str> {
             format!("/apis/{}/{}", api.group, version.unwrap_or(preferred)).into()
         }
         Kind::ResourceClaim => "/apis/resource.k8s.io/v1".into(),
-        Kind::GpuQueue => "/apis/gpudeck.dev/v1alpha1".into(),
+        Kind::GpuQueue | Kind::GpuNode => "/apis/gpudeck.dev/v1alpha1".into(),
         Kind::Budget => "/apis/policy/v1".into(),
         _ => "/api/v1".into(),
     }

@@ -576,6 +576,12 @@ impl KindTask {
                 self.absent(why.into()).await?;
                 Ok(Next::Relist)
             }
+            Some(404) if self.kind == Kind::GpuNode => {
+                let why = "not installed: the server has no gpunodes.gpudeck.dev, so no agent \
+                           tells which pod holds which GPU";
+                self.absent(why.into()).await?;
+                Ok(Next::Relist)
+            }
             Some(404) => {
                 let why = format!("this server has no {}: {why}", self.kind);
                 self.lost(why.into()).await?;

@@ -12,6 +12,7 @@ use super::super::fault::NodeFault;
 use super::super::figures::{NamespaceFigure, NodeFacts};
 use super::super::foreign::{ForeignJob, QueueEntry};
 use super::super::gpu::GpuResource;
+use super::super::gpu_node::GpuNode;
 use super::super::job::{Job, Namespace, PriorityClass};
 use super::super::meta::Uid;
 use super::super::node::Node;
@@ -138,6 +139,11 @@ impl Cluster {
         let mut devices: Vec<KnownDevice> = claims.flat_map(|claim| claim.on(node)).collect();
         devices.sort();
         devices
+    }
+
+    /// What an agent on a node says of its GPUs.
+    pub fn gpu_node(&self, node: &str) -> Option<&Arc<GpuNode>> {
+        self.gpu_nodes.get(node)
     }
 
     /// What the GPUs of a node measured last.

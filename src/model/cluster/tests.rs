@@ -227,3 +227,82 @@ fn all_that_decisions_rest_on_is_told_again_and_what_is_gone_is_not() {
     }
     assert_eq!(forth.known().deltas().len(), 3);
 }
+
+/// An exporter that tells of one pod on GPU 1, and an agent that tells of it on GPU 5.
+#[test]
+fn an_agent_is_believed_before_the_exporter_unless_it_has_stopped() {
+    use super::super::devices::{DeviceSource, KnownDevice};
+    use super::super::gpu_node::GpuNode;
+    use super::super::telemetry::{GpuReading, PodName};
+    let at = |secs| jiff::Timestamp::from_second(1_000 + secs).unwrap();
+    let pod = || PodName {
+        namespace: "a".into(),
+        name: "train".into(),
+    };
+    let exporter = |secs| {
+        let gpu = GpuReading {
+            index: 1,
+            holders: Box::new([pod()]),
+            ..GpuReading::default()
+        };
+        Delta::Telemetry(Arc::new(NodeTelemetry {
+            node: "n1".into(),
+            at: at(secs),
+            gpus: Ok(Box::new([gpu])),
+        }))
+    };
+    let agent = |observed: Option<i64>| {
+        let device = KnownDevice {
+            gpu: 5,
+            instance: None,
+            pod: Some(pod()),
+            source: DeviceSource::GpuNode,
+        };
+        Delta::GpuNode(Change::Set(Arc::new(GpuNode {
+            meta: Meta {
+                name: "n1".into(),
+                uid: Uid("agent".into()),
+                ..Meta::default()
+            },
+            observed: observed.map(at),
+            devices: Box::new([device]),
+        })))
+    };
+    let told = |c: &Cluster| -> Vec<(u32, DeviceSource)> {
+        let devices = c.known_devices("n1");
+        devices.iter().map(|d| (d.gpu, d.source)).collect()
+    };
+    let mut c = Cluster::new();
+    let meta = Meta {
+        name: "n1".into(),
+        uid: Uid("n1".into()),
+        ..Meta::default()
+    };
+    c.apply(&Delta::Node(Change::Set(Arc::new(Node {
+        meta,
+        ..Node::default()
+    }))));
+    c.apply(&agent(None));
+    assert_eq!(told(&c), [(5, DeviceSource::GpuNode)], "nobody else tells");
+    c.apply(&exporter(100));
+    assert_eq!(told(&c), [(1, DeviceSource::Exporter)], "it says no time");
+    let before = c.version();
+    c.apply(&agent(Some(0)));
+    assert_eq!(told(&c), [(5, DeviceSource::GpuNode)]);
+    let changed = c.nodes_changed_since(before).unwrap();
+    assert_eq!(changed.map(|n| &**n).collect::<Vec<_>>(), ["n1"]);
+    c.apply(&exporter(200));
+    assert_eq!(told(&c), [(1, DeviceSource::Exporter)], "it has stopped");
+    c.apply(&agent(Some(200)));
+    assert_eq!(told(&c), [(5, DeviceSource::GpuNode)]);
+    c.apply(&Delta::GpuNode(Change::Gone(gone(
+        "other".into(),
+        "n1".into(),
+    ))));
+    assert_eq!(told(&c), [(5, DeviceSource::GpuNode)], "another one went");
+    c.apply(&Delta::GpuNode(Change::Gone(gone(
+        "agent".into(),
+        "n1".into(),
+    ))));
+    assert_eq!(told(&c), [(1, DeviceSource::Exporter)]);
+}

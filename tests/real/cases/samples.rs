@@ -170,6 +170,7 @@ fn has(seen: &Seen, kind: Kind, namespace: &str, name: &str) -> bool {
         | Kind::ResourceClaim
         | Kind::GpuQueue
         | Kind::Budget
+        | Kind::GpuNode
         | Kind::Foreign(_) => false,
     }
 }
