@@ -39,6 +39,10 @@ use ratatui::layout::Rect;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+/// As in the binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Hours of the scenario, unless the command line names others.
 const HOURS: u64 = 24;
 /// Of the scenario; the demo's own.
@@ -56,9 +60,9 @@ const KEY_EVERY: Duration = Duration::from_secs(2);
 const FAULT_EVERY: Duration = Duration::from_secs(15);
 /// After the last fault and the last change the console is right again within this.
 const SETTLE: Duration = Duration::from_secs(60);
-const KEYS: [&str; 22] = [
+const KEYS: [&str; 24] = [
     "1", "2", "3", "4", "5", "6", "7", "j", "k", "pgdn", "g", "G", "d", "y", "esc", "esc", "enter",
-    "z", "Z", "o", "space", "?",
+    "z", "Z", "o", "space", "?", "w", "i",
 ];
 const FAULTS: [FaultKind; 6] = [
     FaultKind::DropWatches,
@@ -89,8 +93,14 @@ fn main() {
 async fn soak(hours: u64) {
     let begun = std::time::Instant::now();
     let time = Time::starting(Timestamp::from_second(1_796_040_000).expect("a time"));
+    // What the server remembers for its watchers is small and full within the first hour, and its
+    // Events live for an hour of the scenario: what still grows after that is the console's.
     let server = ApiServer::new(Options {
         clock: time.into(),
+        history_changes: 4_096,
+        history_bytes: 2 << 20,
+        audit_entries: 4_096,
+        event_ttl: Duration::from_secs(3_600).div_f64(SPEED),
         ..Options::default()
     })
     .expect("the server starts");
@@ -114,8 +124,11 @@ async fn soak(hours: u64) {
             .metrics()
             .num_alive_tasks();
         println!(
-            "hour {hour:>2}: {:>4} MiB, {tasks} tasks, {} frames, {} deltas, {} faults, {:.0} s here",
+            "hour {hour:>2}: {:>4} MiB, {tasks} tasks, {} pods, {} events, {} frames, {} deltas, {} \
+             faults, {:.0} s here",
             resident_mib().map_or("?".to_owned(), |mib| mib.to_string()),
+            person.cluster.pods().count(),
+            person.cluster.events().count(),
             person.frames,
             person.deltas,
             person.faults,
