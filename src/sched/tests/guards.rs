@@ -78,7 +78,7 @@ fn budget(name: &str, labels: &[(&str, &str)], allowed: i64) -> Delta {
 }
 
 fn carry(state: &mut State, plan: &Plan) {
-    state.hold(&plan);
+    state.hold(plan);
     carry_out(state, plan);
 }
 

@@ -203,7 +203,7 @@ impl Life {
             !leave || !plan.holds.is_empty(),
             "nobody leaves for nothing"
         );
-        self.state.hold(&plan);
+        self.state.hold(plan);
         for action in plan.actions() {
             self.state.assume(action);
         }

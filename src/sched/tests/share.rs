@@ -47,7 +47,7 @@ fn busy() -> State {
 
 /// A round as the engine makes it.
 fn carry(state: &mut State, plan: &Plan) {
-    state.hold(&plan);
+    state.hold(plan);
     carry_out(state, plan);
 }
 

@@ -53,9 +53,9 @@ impl Life {
     fn new(seed: u64) -> Self {
         let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         let config = SchedConfig {
-            fair_reclaim: seed % 2 == 0,
+            fair_reclaim: seed.is_multiple_of(2),
             moves: seed % 4 < 2,
-            half_life_secs: if seed % 3 == 0 { 3_600 } else { 0 },
+            half_life_secs: if seed.is_multiple_of(3) { 3_600 } else { 0 },
             ..SchedConfig::default()
         };
         let realm = Realm::new(config, seed % 4 == 1, &mut dice);
