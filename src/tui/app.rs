@@ -13,6 +13,7 @@ use super::keep::Kept;
 use super::logs::{LogAsk, LogLine, Logs};
 use super::messages::{Level, Messages};
 use super::object::ObjectRef;
+use super::palette::Filling;
 use super::picker::Picker;
 use super::prompt::Prompt;
 use super::session::Session;
@@ -21,6 +22,9 @@ use super::text_pane::{Body, TextPane};
 use super::view::{Act, Ctx, Stamp, Target, View, ViewId};
 use super::world::World;
 use crate::model::{Delta, GpuPort, SourceReport, SourceState, Str};
+
+/// Views that are not on the screen are brought up to date for this long at once.
+const PREPARING: std::time::Duration = std::time::Duration::from_millis(3);
 
 /// A thing that lies over the view and has the keys.
 pub(super) enum Layer {
@@ -176,6 +180,8 @@ pub struct App {
     pub(super) views: Vec<Box<dyn View>>,
     pub(super) current: usize,
     pub(super) layers: Vec<Layer>,
+    /// Names that the palette does not have yet.
+    pub(super) filling: Option<Filling>,
     pub(super) history: History,
     pub(super) messages: Messages,
     pub(super) dirty: bool,
@@ -197,6 +203,8 @@ pub struct App {
     pub(super) remembers: bool,
     /// What each view was last brought up to date with.
     pub(super) prepared: Vec<Stamp>,
+    /// The view that is next to be brought up to date behind the one on the screen, if it has to be.
+    next_to_prepare: usize,
 }
 
 impl App {
@@ -229,9 +237,11 @@ impl App {
         App {
             world,
             prepared: vec![Stamp::default(); views.len()],
+            next_to_prepare: 0,
             views,
             current: 0,
             layers: Vec::new(),
+            filling: None,
             history: History::default(),
             messages,
             logs: Logs::default(),
@@ -280,10 +290,18 @@ impl App {
             return None;
         }
         let stamp = self.world.ctx().stamp();
-        let mut stamps = self.prepared.iter().enumerate();
-        stamps
+        // Each in its turn: news without end about one view must not keep the others waiting.
+        let (before, from) = self.prepared.split_at_checked(self.next_to_prepare)?;
+        let views = (self.next_to_prepare..).zip(from);
+        let mut views = views.chain((0..).zip(before));
+        views
             .find(|(view, made_from)| *view != self.current && **made_from != stamp)
             .map(|(view, _)| view)
+    }
+
+    /// Whether [`App::fill_palette`] has something to do.
+    pub fn is_filling_palette(&self) -> bool {
+        self.filling.is_some()
     }
 
     /// Whether [`App::prepare`] has something to do.
@@ -292,11 +310,17 @@ impl App {
     }
 
     /// Brings one view nearer to what is known that is not on the screen, so that it need not be
-    /// done once somebody looks at it.
+    /// done once somebody looks at it. It takes a bounded time: a key may come meanwhile.
     pub fn prepare(&mut self) {
+        let begun = std::time::Instant::now();
         let Some(at) = self.unprepared() else { return };
         let area = Parts::of(self.screen).view;
-        self.bring(at, |view, ctx| view.prepare(area, ctx));
+        let mut lags = true;
+        while lags && begun.elapsed() < PREPARING {
+            self.bring(at, |view, ctx| view.prepare(area, ctx));
+            lags = self.views.get(at).is_some_and(|view| view.lags());
+        }
+        self.next_to_prepare = if lags { at } else { at + 1 };
     }
 
     /// Brings the rows of a view up to date.
@@ -304,7 +328,7 @@ impl App {
         self.bring(at, |view, ctx| view.refresh(area, ctx));
     }
 
-    fn bring(&mut self, at: usize, nearer: impl FnOnce(&mut dyn View, &Ctx<'_>)) {
+    pub(super) fn bring(&mut self, at: usize, nearer: impl FnOnce(&mut dyn View, &Ctx<'_>)) {
         let ctx = self.world.ctx();
         let Some(view) = self.views.get_mut(at) else {
             return;

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::actions;
-use super::app::App;
+use super::app::{App, Layer};
 use super::browse::ResourceRef;
 use super::command::{COMMANDS, CommandId, When};
 use super::picker::Choice;
 pub(super) use super::picker::Item;
-use super::picker::Text;
+use super::picker::{Picker, Text};
 use super::view::{Target, View};
-use crate::model::Str;
+use crate::model::{Str, WorkloadKey};
 
 /// What stands above the palette.
 pub(super) const TITLE: &str = "command";
@@ -26,8 +26,87 @@ fn item(label: impl Into<Text>, note: impl Into<Text>, choice: Choice) -> Item {
     }
 }
 
-/// Commands that apply here, then namespaces, contexts, nodes and workloads by name.
-pub(super) fn items(app: &App) -> Vec<Item> {
+/// Items that are made in one part.
+const PART: usize = 1_000;
+
+/// How far the palette has got with the names of a large cluster. They are not shown before
+/// something is typed, so they are put together after its first frame.
+#[derive(Clone, Debug)]
+pub(super) enum Filling {
+    /// All nodes are to come, and all workloads.
+    Nodes,
+    /// Workloads are to come, those behind this one if it names one.
+    Workloads(Option<WorkloadKey>),
+}
+
+impl Filling {
+    /// The next names, and what is left after them.
+    fn part(self, app: &App) -> (Vec<Item>, Option<Filling>) {
+        let world = app.world();
+        match self {
+            Filling::Nodes => {
+                let nodes = world.cluster.nodes().map(|(node, _)| &node.meta.name);
+                let items = nodes.map(|name| Item {
+                    at_once: false,
+                    ..item(name, "node", Choice::Go(Target::Node(name.clone())))
+                });
+                (items.collect(), Some(Filling::Workloads(None)))
+            }
+            Filling::Workloads(last) => {
+                let ctx = world.ctx();
+                let keys = world.cluster.workload_keys_after(last.as_ref());
+                let keys: Vec<&WorkloadKey> = keys.take(PART).collect();
+                let left = keys.last().filter(|_| keys.len() == PART);
+                let left = left.map(|key| Filling::Workloads(Some((*key).clone())));
+                let keys = keys.into_iter().filter(|k| ctx.in_scope(&k.namespace));
+                let items = keys.map(|key| Item {
+                    at_once: false,
+                    ..item(
+                        [&*key.namespace, "/", &*key.name].concat(),
+                        &key.kind,
+                        Choice::Go(Target::Workload(key.clone())),
+                    )
+                });
+                (items.collect(), left)
+            }
+        }
+    }
+}
+
+impl App {
+    /// Opens the palette; names of nodes and workloads follow.
+    pub(super) fn open_palette(&mut self) {
+        let items = items(self);
+        self.push_picker(Picker::new(TITLE, items));
+        self.filling = Some(Filling::Nodes);
+    }
+
+    /// Puts the next names into the palette; false if it has them all.
+    pub fn fill_palette(&mut self) -> bool {
+        let Some(filling) = self.filling.take() else {
+            return false;
+        };
+        let (items, left) = filling.part(self);
+        let palette = self.layers.iter_mut().find_map(|layer| match layer {
+            Layer::Picker(picker) if picker.is_palette() => Some(picker),
+            _ => None,
+        });
+        let Some(palette) = palette else {
+            return false;
+        };
+        palette.add_unseen(items, left.is_none());
+        self.filling = left;
+        true
+    }
+
+    /// Puts all names into the palette that are not there yet: what is typed is looked for in all.
+    pub(super) fn fill_whole_palette(&mut self) {
+        while self.fill_palette() {}
+    }
+}
+
+/// Commands that apply here, then what is named, but for nodes and workloads.
+fn items(app: &App) -> Vec<Item> {
     let world = app.world();
     let place = app.place();
     let mut items = Vec::new();
@@ -65,16 +144,7 @@ pub(super) fn items(app: &App) -> Vec<Item> {
     }
     let mut named = namespaces(app);
     named.extend(contexts(app));
-    named.extend(world.cluster.nodes().map(|(node, _)| {
-        let name = &node.meta.name;
-        item(name, "node", Choice::Go(Target::Node(name.clone())))
-    }));
     let ctx = world.ctx();
-    let keys = world.cluster.workload_keys();
-    named.extend(keys.filter(|key| ctx.in_scope(&key.namespace)).map(|key| {
-        let go = Choice::Go(Target::Workload(key.clone()));
-        item([&*key.namespace, "/", &*key.name].concat(), &key.kind, go)
-    }));
     let queues = world
         .cluster
         .queues()

@@ -177,6 +177,19 @@ impl Picker {
         self.offset = offset.min(self.at);
     }
 
+    /// Takes in items that are not there before something is typed. Those that match are shown once
+    /// the `last` of them have come.
+    pub(super) fn add_unseen(&mut self, items: Vec<Item>, last: bool) {
+        if last && !self.input.value().trim().is_empty() {
+            self.add(items);
+            return;
+        }
+        self.items.truncate(self.fixed);
+        self.items.extend(items);
+        self.fixed = self.items.len();
+        self.found = None;
+    }
+
     /// Whether it is the list of commands.
     pub(super) fn is_palette(&self) -> bool {
         self.title == super::palette::TITLE

@@ -10,7 +10,7 @@ use super::sort_key::SortKey;
 /// A row of a table.
 pub trait Row {
     /// What tells it from all others and outlives every refresh.
-    type Key: Clone + Eq + Ord + Hash + Send;
+    type Key: Clone + Eq + Ord + Hash + Send + 'static;
 
     /// Its key.
     fn key(&self) -> Self::Key;

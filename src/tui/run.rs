@@ -187,6 +187,10 @@ impl<W: Write> Console<W> {
                     }
                 },
                 () = tokio::time::sleep_until(due), if dirty => Turn::Go,
+                () = std::future::ready(()), if self.app.is_filling_palette() => {
+                    self.app.fill_palette();
+                    Turn::Go
+                }
                 () = tokio::time::sleep(SECOND), if ages => self.update(Msg::Tick).await?,
                 () = tokio::time::sleep_until(prepare_due), if unprepared => {
                     self.prepare();

@@ -132,6 +132,7 @@ impl App {
     }
 
     fn paste(&mut self, text: &str) {
+        self.fill_whole_palette();
         match self.layers.last_mut() {
             Some(Layer::Picker(picker)) => picker.paste(text),
             Some(Layer::Prompt(prompt)) => {
@@ -151,7 +152,13 @@ impl App {
             Some(CommandId::Quit | CommandId::Suspend | CommandId::Redraw) if key.ctrl => {}
             None if key.ctrl && key.code == Code::Char('c') => return self.quit(),
             _ => match self.layers.last_mut() {
-                Some(Layer::Picker(picker)) => {
+                Some(Layer::Picker(_)) => {
+                    if key.code != Code::Named(Named::Esc) {
+                        self.fill_whole_palette();
+                    }
+                    let Some(Layer::Picker(picker)) = self.layers.last_mut() else {
+                        return Vec::new();
+                    };
                     let picked = picker.key(key);
                     return self.picked(picked);
                 }
@@ -370,8 +377,7 @@ impl App {
             CommandId::Earlier | CommandId::Later => self.step(id == CommandId::Earlier),
             CommandId::Filter => self.start_filter(),
             CommandId::Palette => {
-                let items = palette::items(self);
-                self.push_picker(Picker::new(palette::TITLE, items));
+                self.open_palette();
                 if self.world.browse.resources.is_empty() {
                     let generation = self.world.session.generation;
                     return vec![Cmd::ListResources { generation }];

@@ -1,6 +1,7 @@
 //! What can be asked of the picture.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::super::decision::{Decision, DecisionKind};
@@ -256,6 +257,16 @@ impl Cluster {
     /// Keys of all workloads, in order; much cheaper than their rows.
     pub fn workload_keys(&self) -> impl Iterator<Item = &WorkloadKey> {
         self.workloads.keys()
+    }
+
+    /// The same from behind one of them, or the first.
+    pub fn workload_keys_after(
+        &self,
+        last: Option<&WorkloadKey>,
+    ) -> impl Iterator<Item = &WorkloadKey> {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = self.workloads.range((from, Bound::Unbounded));
+        range.map(|(key, _)| key)
     }
 
     /// Workloads by key.

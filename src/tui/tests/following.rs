@@ -14,7 +14,7 @@ use crate::tui::settings::Settings;
 use crate::tui::sort_key::SortKey;
 use crate::tui::table::{Align, Cell, Changed, Column, Row, Table, Width};
 use crate::tui::theme::Depth;
-use crate::tui::view::{Motion, Sort};
+use crate::tui::view::{Motion, Sort, Stamp};
 use crate::tui::views;
 use ratatui::layout::Rect;
 
@@ -226,6 +226,52 @@ fn hidden_views_are_brought_up_to_date_one_by_one() {
     assert_eq!(turns, views - 1, "all but the one on the screen");
     desk.press("2");
     assert_eq!(desk.selected(), "n1");
+}
+
+#[test]
+fn news_without_end_keep_no_hidden_view_waiting() {
+    let mut desk = desk();
+    let nodes = (0..60).map(|n| node(&format!("n{n}"), 8)).collect();
+    desk.deltas(nodes);
+    desk.screen();
+    let views = crate::tui::views::all().len();
+    let mut restarts = 0;
+    for _ in 0..views * 3 {
+        restarts += 1;
+        let mut restarted = pod(1, 2);
+        restarted.restarts = restarts;
+        desk.deltas(vec![Delta::Pod(Change::Set(Arc::new(restarted)))]);
+        desk.app.prepare();
+    }
+    let never = desk.app.prepared.iter().filter(|s| **s == Stamp::default());
+    assert_eq!(never.count(), 0, "views that never had their turn");
+}
+
+#[test]
+fn hidden_views_get_their_first_rows_in_parts() {
+    let nodes = (0..120).map(|n| node(&format!("n{n}"), 8));
+    let pods = (0..120).map(|n| {
+        let mut lone = pod(n, n);
+        lone.meta.owners = Box::default();
+        Delta::Pod(Change::Set(Arc::new(lone)))
+    });
+    let deltas: Vec<Delta> = nodes.chain(pods).collect();
+    for view in ['2', '3', '5'] {
+        let [mut hidden, mut fresh] = [desk(), desk()];
+        for desk in [&mut hidden, &mut fresh] {
+            desk.deltas(deltas.clone());
+            desk.screen();
+        }
+        let mut views = hidden.app.views.iter();
+        let at = views.position(|v| v.id().digit() == Some(view)).unwrap();
+        let area = Rect::new(0, 0, 80, 20);
+        hidden.app.bring(at, |view, ctx| view.prepare(area, ctx));
+        assert!(hidden.app.views[at].lags(), "view {view} took all at once");
+        // Somebody looks at it before the other parts are there.
+        hidden.press(&view.to_string());
+        fresh.press(&view.to_string());
+        assert_eq!(hidden.screen(), fresh.screen(), "view {view}");
+    }
 }
 
 #[test]

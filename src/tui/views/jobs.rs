@@ -10,7 +10,7 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 
 use super::describe;
-use super::list::{List, Spec, in_order, list_view};
+use super::list::{List, Pace, Source, Spec, in_order, list_view};
 use super::nodes::{age, unknown};
 use crate::model::{Cluster, GpuResource, Kind, WorkloadKey, WorkloadRow, WorkloadState};
 use crate::tui::filter::{FilterColumn, Unit, Value, contains};
@@ -445,6 +445,30 @@ pub(crate) static SPEC: Spec<JobRow> = Spec {
     awaits: "pods and Jobs, grouped by what was submitted",
 };
 
+/// The workloads of the namespaces that are looked at.
+struct Shown<'a>(&'a Ctx<'a>);
+
+impl Source<JobRow> for Shown<'_> {
+    fn changed_since(&self, version: u64) -> Option<impl Iterator<Item = &WorkloadKey>> {
+        self.0.cluster.workloads_changed_since(version)
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &WorkloadKey> {
+        let keys = self.0.cluster.workload_keys();
+        keys.filter(|key| self.0.in_scope(&key.namespace))
+    }
+
+    fn row(&self, key: &WorkloadKey) -> Option<JobRow> {
+        let row = self.0.cluster.workload(key);
+        row.filter(|w| self.0.in_scope(&w.key.namespace))
+            .map(JobRow)
+    }
+
+    fn all(&self) -> Vec<JobRow> {
+        unordered(self.0.cluster, |ns| self.0.in_scope(ns))
+    }
+}
+
 /// The view.
 pub struct JobsView {
     list: List<JobRow>,
@@ -468,15 +492,11 @@ impl View for JobsView {
     }
 
     fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>) {
-        let cluster = ctx.cluster;
-        let shown = |w: &Arc<WorkloadRow>| ctx.in_scope(&w.key.namespace);
-        self.list.catch_up(
-            area,
-            ctx,
-            |version| cluster.workloads_changed_since(version),
-            |key| cluster.workload(key).filter(shown).map(JobRow),
-            || unordered(cluster, |ns| ctx.in_scope(ns)),
-        );
+        self.list.catch_up(area, ctx, Pace::AtOnce, &Shown(ctx));
+    }
+
+    fn prepare(&mut self, area: Rect, ctx: &Ctx<'_>) {
+        self.list.catch_up(area, ctx, Pace::InParts, &Shown(ctx));
     }
 
     fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {

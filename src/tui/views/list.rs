@@ -48,6 +48,30 @@ impl<R: Row> News<R> {
     }
 }
 
+/// Where the rows of a list come from that are made one by one.
+pub(super) trait Source<R: Row> {
+    /// Keys of the rows that have changed since a version of the picture; `None`: not known.
+    fn changed_since(&self, version: u64) -> Option<impl Iterator<Item = &R::Key>>;
+
+    /// Keys of all rows.
+    fn keys(&self) -> impl Iterator<Item = &R::Key>;
+
+    /// A row as it is now, if it is there.
+    fn row(&self, key: &R::Key) -> Option<R>;
+
+    /// All rows, in no order.
+    fn all(&self) -> Vec<R>;
+}
+
+/// How a list gets its first rows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Pace {
+    /// All of them: it is on the screen.
+    AtOnce,
+    /// A part each time: nobody looks at it yet.
+    InParts,
+}
+
 /// Rows in the order that they have while no column is chosen.
 pub(crate) fn in_order<R: Row>(mut rows: Vec<R>) -> Vec<R> {
     rows.sort_by_cached_key(|row| (row.place(), row.key()));
@@ -69,6 +93,10 @@ pub struct List<R: Row + 'static> {
     filter_text: String,
     made: Option<Made>,
     arrears: Arrears<R::Key>,
+    /// The list has had all rows once.
+    complete: bool,
+    /// The row of the cursor before rows came in parts.
+    kept: Option<R::Key>,
     filtered: bool,
     follows: bool,
 }
@@ -83,6 +111,8 @@ impl<R: Row + 'static> List<R> {
             filter_text: String::new(),
             made: None,
             arrears: Arrears::default(),
+            complete: false,
+            kept: None,
             filtered: false,
             follows: false,
         }
@@ -108,33 +138,61 @@ impl<R: Row + 'static> List<R> {
         self.take(area, ctx, false, news);
     }
 
-    /// The same for rows that are made one by one: makes some of those anew that have `changed`
-    /// since a version, or all where that is not known.
-    pub(super) fn catch_up<'k, K: Iterator<Item = &'k R::Key>>(
+    /// The same for rows that are made one by one: makes some of those anew that have changed, or
+    /// all where that is not known. What is on the screen is complete the first time.
+    pub(super) fn catch_up<S: Source<R>>(
         &mut self,
         area: Rect,
         ctx: &Ctx<'_>,
-        changed: impl FnOnce(u64) -> Option<K>,
-        row: impl Fn(&R::Key) -> Option<R>,
-        all: impl FnOnce() -> Vec<R>,
-    ) where
-        R::Key: 'k,
-    {
+        pace: Pace,
+        source: &S,
+    ) {
         let mut arrears = std::mem::take(&mut self.arrears);
+        let was_complete = self.complete;
+        let mut complete = was_complete;
+        if was_complete {
+            self.kept = self.table.selected().map(Row::key);
+        }
         let behind = !arrears.is_empty();
         self.take(area, ctx, behind, |since| {
-            let Some(keys) = since.and_then(changed) else {
-                arrears.clear();
-                return News::All(all());
+            let changed = since.and_then(|version| source.changed_since(version));
+            let anew = changed.is_none();
+            match changed {
+                Some(keys) => arrears.note(keys),
+                None => {
+                    arrears.clear();
+                    complete = pace == Pace::AtOnce;
+                    if complete {
+                        return News::All(source.all());
+                    }
+                    arrears.note(source.keys());
+                }
+            }
+            let at_most = if complete || pace == Pace::InParts {
+                PART
+            } else {
+                usize::MAX
             };
-            arrears.note(keys);
-            let changes = arrears.next(PART).into_iter().map(|key| match row(&key) {
+            let keys = arrears.next(at_most).into_iter();
+            if anew {
+                return News::All(keys.filter_map(|key| source.row(&key)).collect());
+            }
+            let changes = keys.map(|key| match source.row(&key) {
                 Some(row) => Changed::Set(row),
                 None => Changed::Gone(key),
             });
             News::Changes(changes.collect())
         });
+        self.complete = complete || arrears.is_empty();
         self.arrears = arrears;
+        if self.complete && !was_complete && !self.follows {
+            // The cursor has stood on a row of the first part, wherever that has come to stand.
+            let found = self.kept.take().is_some_and(|key| self.table.select(&key));
+            if !found {
+                self.table.motion(Motion::First);
+            }
+            self.table.fit(area);
+        }
     }
 
     /// Whether rows are left that [`List::catch_up`] has to make anew.

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::list::in_order;
+use super::list::{Source, in_order};
 use crate::model::{
     Cluster, GpuCell, Kind, MigConfigState, MigCount, Node, NodeLabels, NodePart, NodeTelemetry,
     NodeUse, Place, Pricing, Readiness, Str, Tier, natural_key,
 };
-use crate::tui::filter::{FilterColumn, Unit, Value, contains};
+use crate::tui::filter::{FilterColumn, Unit, Value};
 use crate::tui::sort_key::SortKey;
 use crate::tui::table::Row;
 use crate::tui::theme::Meaning;
@@ -45,6 +45,10 @@ pub struct NodeRow {
     pub state: String,
     /// How bad that is.
     pub severity: Severity,
+    /// Whether it is Ready.
+    pub(super) ready: bool,
+    /// Texts that a person looks for, in lower case, one a line.
+    pub(super) texts: Box<str>,
     /// What its labels tell.
     pub(super) labels: Arc<NodeLabels>,
     /// Rules for its tier.
@@ -128,6 +132,24 @@ pub(super) fn unordered(cluster: &Cluster) -> Vec<NodeRow> {
     known.chain(unknown).collect()
 }
 
+impl Source<NodeRow> for Cluster {
+    fn changed_since(&self, version: u64) -> Option<impl Iterator<Item = &Str>> {
+        self.nodes_changed_since(version)
+    }
+
+    fn keys(&self) -> impl Iterator<Item = &Str> {
+        names(self)
+    }
+
+    fn row(&self, name: &Str) -> Option<NodeRow> {
+        one(self, name)
+    }
+
+    fn all(&self) -> Vec<NodeRow> {
+        unordered(self)
+    }
+}
+
 /// Order of names in which numbers count as numbers: `n2` before `n10`.
 pub fn natural_order(a: &str, b: &str) -> Ordering {
     let (mut x, mut y) = (a, b);
@@ -190,10 +212,13 @@ impl NodeRow {
             labels: cluster.node_labels(&node.meta.name),
             pricing: cluster.pricing().clone(),
             node: Some(node.clone()),
+            ready: node.readiness() == Readiness::Ready,
+            texts: Box::default(),
             cells,
             state,
             severity,
         }
+        .with_texts()
     }
 
     /// The row of a node that only its pods tell of.
@@ -214,9 +239,12 @@ impl NodeRow {
             // Where nodes may be listed, one that only its pods name has left.
             state: if nodes_known { "gone" } else { "nodes denied" }.to_owned(),
             severity: Severity::Unknown,
+            ready: false,
+            texts: Box::default(),
             labels: Arc::default(),
             pricing: Arc::default(),
         }
+        .with_texts()
     }
 
     /// Whether it stands at the same place of a map as another row of the same node, so that
@@ -269,9 +297,7 @@ impl NodeRow {
 
     /// Whether it is Ready.
     pub fn is_ready(&self) -> bool {
-        self.node
-            .as_ref()
-            .is_some_and(|n| n.readiness() == Readiness::Ready)
+        self.ready
     }
 
     /// Whether it is cordoned.
@@ -312,8 +338,13 @@ impl NodeRow {
         self.telemetry.as_ref()?.memory_share()
     }
 
-    /// Whether one of the texts that a person looks for contains `word`.
+    /// Whether one of the texts that a person looks for contains `word`, given in lower case.
     pub fn search(&self, word: &str) -> bool {
+        self.texts.contains(word)
+    }
+
+    /// Puts the texts together that a person looks for: a filter looks at all rows at once.
+    fn with_texts(mut self) -> Self {
         let texts = [
             Some(&*self.name),
             self.model(),
@@ -322,7 +353,18 @@ impl NodeRow {
             self.leaf(),
             self.zone(),
         ];
-        texts.into_iter().flatten().any(|t| contains(t, word))
+        let mut all = String::with_capacity(128);
+        for text in texts.into_iter().flatten() {
+            all.push_str(text);
+            all.push('\n');
+        }
+        if all.is_ascii() {
+            all.make_ascii_lowercase();
+        } else {
+            all = all.to_lowercase();
+        }
+        self.texts = all.into();
+        self
     }
 }
 

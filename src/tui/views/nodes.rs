@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::text::Line;
 use unicode_width::UnicodeWidthStr;
 
-use super::list::{List, Spec, list_view};
+use super::list::{List, Pace, Spec, list_view};
 use super::node_row::{self, NodeRow, Severity};
 use super::{describe, gpu_look};
 use crate::model::{Kind, Str};
@@ -296,14 +296,11 @@ impl View for NodesView {
     }
 
     fn refresh(&mut self, area: Rect, ctx: &Ctx<'_>) {
-        let cluster = ctx.cluster;
-        self.list.catch_up(
-            area,
-            ctx,
-            |version| cluster.nodes_changed_since(version),
-            |name| node_row::one(cluster, name),
-            || node_row::unordered(cluster),
-        );
+        self.list.catch_up(area, ctx, Pace::AtOnce, ctx.cluster);
+    }
+
+    fn prepare(&mut self, area: Rect, ctx: &Ctx<'_>) {
+        self.list.catch_up(area, ctx, Pace::InParts, ctx.cluster);
     }
 
     fn draw(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>) {

@@ -91,7 +91,7 @@ fn search(
         room.height = room.height.max(inner.height + own);
         room.nodes.extend(inner.nodes);
     }
-    for leaf in branch.nodes.values() {
+    for leaf in branch.nodes() {
         let here = job.room(leaf);
         if here >= job.pods {
             let cost = job.cost(Reach::Node, 1);

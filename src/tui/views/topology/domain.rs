@@ -2,7 +2,7 @@
 
 use ratatui::text::Line;
 
-use super::gangs::Gangs;
+use super::gangs::{Gangs, Tally};
 use super::tree::{Branch, Step};
 use crate::tui::format;
 use crate::tui::theme::Meaning;
@@ -65,22 +65,23 @@ fn holes(sheet: &mut Sheet<'_>, branch: &Branch) {
 
 fn held(sheet: &mut Sheet<'_>, branch: &Branch, gangs: &Gangs) {
     sheet.section("Gangs with pods here");
-    let held = &branch.sum.held;
-    let several = |gang: &u32| gangs.total_of(*gang) > 1;
-    let mut all: Vec<u32> = held.gangs().filter(several).collect();
+    let mut tally = Tally::default();
+    let held = tally.of(branch.held());
+    let several = |(gang, _): &(u32, u32)| gangs.total_of(*gang) > 1;
+    let mut all: Vec<(u32, u32)> = held.filter(several).collect();
     // Those that cross first, then the largest.
-    all.sort_by_key(|gang| {
-        let (here, total) = (held.of(*gang), gangs.total_of(*gang));
-        (here == total, std::cmp::Reverse(total), gangs.key(*gang))
+    all.sort_by_key(|(gang, here)| {
+        let total = gangs.total_of(*gang);
+        (*here == total, std::cmp::Reverse(total), gangs.key(*gang))
     });
     if all.is_empty() {
         sheet.text("none", Meaning::Muted);
     }
-    for gang in all.iter().take(LIST_LIMIT) {
-        let Some(key) = gangs.key(*gang) else {
+    for (gang, here) in all.iter().copied().take(LIST_LIMIT) {
+        let Some(key) = gangs.key(gang) else {
             continue;
         };
-        let (here, total) = (held.of(*gang), gangs.total_of(*gang));
+        let total = gangs.total_of(gang);
         let text = if here == total {
             format!("{key}  {} {total} pods, all here", key.kind)
         } else {

@@ -18,13 +18,8 @@ const LOOSE: [&str; 5] = [
 pub(super) struct Held(Vec<(u32, u32)>);
 
 impl Held {
-    /// Takes what another part holds in; [`Held::settle`] ends it.
-    pub(super) fn add(&mut self, other: &Held) {
-        self.0.extend_from_slice(&other.0);
-    }
-
     /// Puts what was taken in together by gang.
-    pub(super) fn settle(&mut self) {
+    fn settle(&mut self) {
         self.0.sort_unstable();
         self.0.dedup_by(|later, first| {
             let same = later.0 == first.0;
@@ -41,9 +36,9 @@ impl Held {
         at.ok().and_then(|at| self.0.get(at)).map_or(0, |(_, n)| *n)
     }
 
-    /// Gangs.
-    pub(super) fn gangs(&self) -> impl Iterator<Item = u32> {
-        self.0.iter().map(|(gang, _)| *gang)
+    /// Gangs with their pods.
+    pub(super) fn gangs(&self) -> impl Iterator<Item = (u32, u32)> {
+        self.0.iter().copied()
     }
 }
 
@@ -96,13 +91,21 @@ impl Gangs {
         sum
     }
 
-    /// Counts all pods anew.
-    pub(super) fn total<'a>(&mut self, held: impl Iterator<Item = &'a Held>) {
-        self.totals.clear();
+    /// Counts the pods of a node that has come.
+    pub(super) fn enter(&mut self, held: &Held) {
         self.totals.resize(self.keys.len(), 0);
-        for (gang, pods) in held.flat_map(|held| &held.0) {
-            if let Some(total) = self.totals.get_mut(*gang as usize) {
+        for (gang, pods) in held.gangs() {
+            if let Some(total) = self.totals.get_mut(gang as usize) {
                 *total += pods;
+            }
+        }
+    }
+
+    /// Counts the pods of a node out that has gone.
+    pub(super) fn leave(&mut self, held: &Held) {
+        for (gang, pods) in held.gangs() {
+            if let Some(total) = self.totals.get_mut(gang as usize) {
+                *total = total.saturating_sub(pods);
             }
         }
     }
@@ -119,13 +122,53 @@ impl Gangs {
     }
 
     /// Gangs of several pods that have one here, and how many of them have others elsewhere.
-    pub(super) fn count(&self, held: &Held) -> (u32, u32) {
+    pub(super) fn count(&self, held: impl Iterator<Item = (u32, u32)>) -> (u32, u32) {
         let (mut gangs, mut crossing) = (0, 0);
-        for (gang, pods) in &held.0 {
-            let total = self.total_of(*gang);
+        for (gang, pods) in held {
+            let total = self.total_of(gang);
             gangs += u32::from(total > 1);
-            crossing += u32::from(total > *pods);
+            crossing += u32::from(total > pods);
         }
         (gangs, crossing)
+    }
+}
+
+/// Adds up what many nodes hold. One outlives many sums, so that none has to look its gangs up.
+#[derive(Default)]
+pub(super) struct Tally {
+    /// By gang.
+    pods: Vec<u32>,
+    /// Gangs that have some.
+    there: Vec<u32>,
+}
+
+impl Tally {
+    /// What the nodes hold together, in no order; forgotten with the next sum.
+    pub(super) fn of<'a>(
+        &mut self,
+        nodes: impl Iterator<Item = &'a Held>,
+    ) -> impl Iterator<Item = (u32, u32)> {
+        for gang in self.there.drain(..) {
+            if let Some(pods) = self.pods.get_mut(gang as usize) {
+                *pods = 0;
+            }
+        }
+        for (gang, pods) in nodes.flat_map(Held::gangs) {
+            let at = gang as usize;
+            if at >= self.pods.len() {
+                self.pods.resize(at + 1, 0);
+            }
+            let Some(sum) = self.pods.get_mut(at) else {
+                continue;
+            };
+            if *sum == 0 {
+                self.there.push(gang);
+            }
+            *sum += pods;
+        }
+        let pods = |gang: &u32| self.pods.get(*gang as usize).copied();
+        self.there
+            .iter()
+            .map(move |gang| (*gang, pods(gang).unwrap_or(0)))
     }
 }

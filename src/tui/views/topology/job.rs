@@ -87,7 +87,7 @@ struct Places {
 impl Places {
     fn walk(&mut self, branch: &Branch, gang: u32, path: &mut Vec<Step>) {
         for (step, part) in &branch.branches {
-            if part.sum.held.of(gang) == 0 {
+            if !part.holds(gang) {
                 continue;
             }
             path.push(step.clone());
@@ -105,7 +105,7 @@ impl Places {
             self.walk(part, gang, path);
             path.pop();
         }
-        let here = branch.nodes.values().filter(|l| l.held.of(gang) > 0);
+        let here = branch.nodes().filter(|l| l.held.of(gang) > 0);
         self.nodes += here.count();
     }
 }

@@ -18,6 +18,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
 
+use self::gangs::Tally;
 use self::job::Lit;
 use self::rows::{Flatten, Id, Shown, What};
 use self::tree::{Step, Tree};
@@ -134,6 +135,8 @@ impl TopologyView {
                 && self.tree.top.sum.nodes as usize <= self.opened_for.saturating_mul(4),
             folds: true,
             gangs: &self.tree.gangs,
+            tally: Tally::default(),
+            lit: self.lit.as_ref().map(|lit| lit.gang),
             rows: Vec::with_capacity(self.rows.len()),
         };
         flatten.tree(&self.tree.top);
@@ -259,7 +262,10 @@ impl View for TopologyView {
         self.take(ctx, at_most);
         let job: Option<&WorkloadKey> = ctx.job;
         if self.dirty || self.lit_job.as_ref() != job {
-            self.lit = job.and_then(|job| Lit::of(job, &self.tree, ctx.cluster));
+            let lit = job.and_then(|job| Lit::of(job, &self.tree, ctx.cluster));
+            // Rows tell what has pods of it.
+            self.dirty |= lit.as_ref().map(|l| l.gang) != self.lit.as_ref().map(|l| l.gang);
+            self.lit = lit;
             self.lit_job = job.cloned();
         }
         let body = paint::body(self, area);
@@ -350,7 +356,7 @@ impl View for TopologyView {
                     None => return false,
                 }
             }
-            at.nodes.values().any(|l| l.row.name == leaf.row.name)
+            at.nodes().any(|l| l.row.name == leaf.row.name)
         };
         if !passes(&self.tree.top) {
             return false;
@@ -487,6 +493,8 @@ pub(crate) fn branches(rows: Vec<NodeRow>, cluster: &Cluster) -> Vec<BranchRow> 
         all_branches: true,
         folds: false,
         gangs: &tree.gangs,
+        tally: Tally::default(),
+        lit: None,
         rows: Vec::new(),
     };
     flatten.tree(&tree.top);

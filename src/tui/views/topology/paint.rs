@@ -328,10 +328,11 @@ fn line(view: &TopologyView, row: &Shown, plan: &Plan, ctx: &Ctx<'_>) -> Line<'s
             within,
             sum,
             gangs,
+            lit,
             ..
         } => {
             let name = branch_name(view, within, step);
-            pen.name(&name, room, lit_branch(view, sum), None);
+            pen.name(&name, room, *lit, None);
             pen.figures(plan, &branch_figures(sum, *gangs));
             pen.note(branch_note(sum), plan.notes);
         }
@@ -409,12 +410,6 @@ fn who_holds(leaf: &Leaf, index: u32, part: Option<usize>, ctx: &Ctx<'_>) -> Str
 
 fn lit_pods(view: &TopologyView, leaf: &Leaf) -> u32 {
     view.lit.as_ref().map_or(0, |lit| leaf.held.of(lit.gang))
-}
-
-fn lit_branch(view: &TopologyView, sum: &Sum) -> bool {
-    view.lit
-        .as_ref()
-        .is_some_and(|lit| sum.held.of(lit.gang) > 0)
 }
 
 /// What links the node's GPUs, by their model.

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use super::gangs::Gangs;
+use super::gangs::{Gangs, Tally};
 use super::tree::{Branch, Leaf, Level, Step, Sum};
 use crate::model::{GpuCell, Str};
 
@@ -52,6 +52,8 @@ pub(super) enum What {
         sum: Box<Sum>,
         /// Gangs that have a pod in it, and those of them that also have one elsewhere.
         gangs: (u32, u32),
+        /// The job that is looked at has pods in it.
+        lit: bool,
     },
     /// A node.
     Node {
@@ -103,6 +105,10 @@ pub(super) struct Flatten<'a> {
     pub(super) folds: bool,
     /// Who the pods belong to.
     pub(super) gangs: &'a Gangs,
+    /// Sums of what branches hold.
+    pub(super) tally: Tally,
+    /// The job that is looked at.
+    pub(super) lit: Option<u32>,
     /// The rows so far.
     pub(super) rows: Vec<Shown>,
 }
@@ -122,7 +128,7 @@ impl Flatten<'_> {
         for (step, part) in &branch.branches {
             self.part(step, part, id, way, depth);
         }
-        for leaf in branch.nodes.values() {
+        for leaf in branch.nodes() {
             self.node(leaf, depth);
         }
     }
@@ -152,7 +158,8 @@ impl Flatten<'_> {
                 step: step.clone(),
                 within,
                 way: way.clone(),
-                gangs: self.gangs.count(&part.sum.held),
+                gangs: self.gangs.count(self.tally.of(part.held())),
+                lit: self.lit.is_some_and(|gang| part.holds(gang)),
                 sum: Box::new(part.sum.clone()),
             },
         });
@@ -173,7 +180,7 @@ impl Flatten<'_> {
             open,
             what: What::Node {
                 leaf: Arc::clone(leaf),
-                gangs: self.gangs.count(&leaf.held),
+                gangs: self.gangs.count(leaf.held.gangs()),
             },
         });
         if !open {
@@ -218,7 +225,7 @@ fn joined(way: &str, step: &Step) -> String {
 fn only_part(branch: &Branch) -> Option<(&Step, &Branch)> {
     let mut parts = branch.branches.iter();
     let (step, part) = parts.next()?;
-    let only = parts.next().is_none() && branch.nodes.is_empty();
+    let only = parts.next().is_none() && branch.nodes().len() == 0;
     let is_link = matches!(step.level, Level::Switch(_) | Level::Nvlink);
     (only && is_link).then_some((step, part))
 }
@@ -262,9 +269,9 @@ pub(super) fn opening(top: &Branch, most: usize) -> HashSet<Id> {
             innermost(branch_id(above, step), part)
         })
         .collect();
-    rows += level.len() + top.nodes.len();
+    rows += level.len() + top.nodes().len();
     while !level.is_empty() {
-        let parts = |(_, b): &(Id, &Branch)| b.branches.len() + b.nodes.len();
+        let parts = |(_, b): &(Id, &Branch)| b.branches.len() + b.nodes().len();
         rows += level.iter().map(parts).sum::<usize>();
         if rows > most {
             break;

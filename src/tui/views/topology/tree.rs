@@ -1,7 +1,8 @@
 //! The tree of the network: branches by what nodes say of the switches above them, each with the
 //! sum of its nodes. A change of a node touches the branches above it and nothing else.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ahash::AHashMap;
@@ -162,8 +163,6 @@ pub(super) struct Sum {
     pub(super) hole: (u32, u32),
     /// Nodes that take no new pods, or are down.
     pub(super) closed: u32,
-    /// Pods by gang.
-    pub(super) held: Held,
 }
 
 impl Sum {
@@ -188,7 +187,6 @@ impl Sum {
         if let Some(hole) = leaf.hole.filter(|n| *n > 0) {
             self.add_hole((hole, 1));
         }
-        self.held.add(&leaf.held);
     }
 
     fn add(&mut self, other: &Sum) {
@@ -202,25 +200,72 @@ impl Sum {
         if other.hole.0 > 0 {
             self.add_hole(other.hole);
         }
-        self.held.add(&other.held);
     }
 }
+
+/// A node among its neighbours, in the natural order of their names.
+#[derive(Clone, Debug)]
+struct InOrder(Arc<Leaf>);
+
+impl Ord for InOrder {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let (a, b) = (&self.0, &other.0);
+        let by_name = || a.row.name.cmp(&b.row.name);
+        a.order.cmp(&b.order).then_with(by_name)
+    }
+}
+
+impl PartialOrd for InOrder {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for InOrder {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for InOrder {}
 
 /// A part of the network with what is below it.
 #[derive(Debug, Default)]
 pub(super) struct Branch {
     /// Parts of it.
     pub(super) branches: BTreeMap<Step, Branch>,
-    /// Nodes right below it, in their natural order.
-    pub(super) nodes: BTreeMap<(String, Str), Arc<Leaf>>,
+    /// Nodes right below it.
+    nodes: BTreeSet<InOrder>,
     /// As of the last [`Branch::settle`].
     pub(super) sum: Sum,
     stale: bool,
 }
 
 impl Branch {
-    fn key(leaf: &Leaf) -> (String, Str) {
-        (leaf.order.clone(), leaf.row.name.clone())
+    /// Nodes right below it, in their natural order.
+    pub(super) fn nodes(&self) -> impl ExactSizeIterator<Item = &Arc<Leaf>> {
+        self.nodes.iter().map(|node| &node.0)
+    }
+
+    /// Whether nothing is below it.
+    fn is_empty(&self) -> bool {
+        self.nodes.is_empty() && self.branches.is_empty()
+    }
+
+    /// The part of it whose nodes pass, summed up.
+    fn passing(&self, passes: &impl Fn(&NodeRow) -> bool) -> Branch {
+        let branches = self.branches.iter();
+        let branches = branches.map(|(step, branch)| (step, branch.passing(passes)));
+        let branches = branches.filter(|(_, branch)| !branch.is_empty());
+        let nodes = self.nodes.iter().filter(|node| passes(&node.0.row));
+        let mut part = Branch {
+            branches: branches.map(|(s, b)| (s.clone(), b)).collect(),
+            nodes: nodes.cloned().collect(),
+            sum: Sum::default(),
+            stale: true,
+        };
+        part.settle();
+        part
     }
 
     fn insert(&mut self, leaf: &Arc<Leaf>) {
@@ -230,19 +275,19 @@ impl Branch {
             at = at.branches.entry(step.clone()).or_default();
             at.stale = true;
         }
-        at.nodes.insert(Self::key(leaf), Arc::clone(leaf));
+        at.nodes.insert(InOrder(Arc::clone(leaf)));
     }
 
     /// Takes a node out, and each branch that has nothing left.
-    fn remove(&mut self, leaf: &Leaf, path: &[Step]) {
+    fn remove(&mut self, leaf: &InOrder, path: &[Step]) {
         self.stale = true;
         let Some((step, rest)) = path.split_first() else {
-            self.nodes.remove(&Self::key(leaf));
+            self.nodes.remove(leaf);
             return;
         };
         if let Some(branch) = self.branches.get_mut(step) {
             branch.remove(leaf, rest);
-            if branch.nodes.is_empty() && branch.branches.is_empty() {
+            if branch.is_empty() {
                 self.branches.remove(step);
             }
         }
@@ -292,9 +337,26 @@ impl Branch {
 
     /// All nodes below, in their order.
     pub(super) fn leaves(&self) -> Vec<&Arc<Leaf>> {
-        let mut all: Vec<&Arc<Leaf>> = self.nodes.values().collect();
-        all.extend(self.branches.values().flat_map(Branch::leaves));
+        fn add<'a>(branch: &'a Branch, all: &mut Vec<&'a Arc<Leaf>>) {
+            all.extend(branch.nodes());
+            for part in branch.branches.values() {
+                add(part, all);
+            }
+        }
+        let mut all = Vec::with_capacity(self.sum.nodes as usize);
+        add(self, &mut all);
         all
+    }
+
+    /// What the nodes below hold, node by node.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Held> {
+        self.leaves().into_iter().map(|leaf| &leaf.held)
+    }
+
+    /// Whether a node below has pods of a gang.
+    pub(super) fn holds(&self, gang: u32) -> bool {
+        let mut branches = self.branches.values();
+        self.nodes().any(|leaf| leaf.held.of(gang) > 0) || branches.any(|b| b.holds(gang))
     }
 
     /// Sums up anew what has changed.
@@ -308,10 +370,9 @@ impl Branch {
             branch.settle();
             sum.add(&branch.sum);
         }
-        for leaf in self.nodes.values() {
+        for leaf in self.nodes() {
             sum.add_node(leaf);
         }
-        sum.held.settle();
         self.sum = sum;
     }
 }
@@ -385,9 +446,11 @@ impl Tree {
         for (name, row) in changes {
             if let Some(old) = self.by_name.remove(&name) {
                 self.gaps.count(&old.row, false);
-                self.top.remove(&old, &old.path);
+                self.gangs.leave(&old.held);
+                let old = InOrder(old);
+                self.top.remove(&old, &old.0.path);
                 if let Some(whole) = &mut self.whole {
-                    whole.remove(&old, &old.path);
+                    whole.remove(&old, &old.0.path);
                 }
             }
             if let Some(row) = row.filter(NodeRow::has_gpus) {
@@ -400,6 +463,7 @@ impl Tree {
     fn put(&mut self, row: NodeRow, cluster: &Cluster, passes: impl Fn(&NodeRow) -> bool) {
         let leaf = Arc::new(Leaf::of(row, cluster, &mut self.gangs));
         self.gaps.count(&leaf.row, true);
+        self.gangs.enter(&leaf.held);
         if passes(&leaf.row) {
             self.top.insert(&leaf);
         }
@@ -414,8 +478,6 @@ impl Tree {
         if let Some(whole) = &mut self.whole {
             whole.settle();
         }
-        self.gangs
-            .total(self.by_name.values().map(|leaf| &leaf.held));
     }
 
     /// Asks again which nodes pass.
@@ -427,11 +489,7 @@ impl Tree {
             return;
         }
         let shown = std::mem::take(&mut self.top);
-        self.whole.get_or_insert(shown);
-        for leaf in self.by_name.values().filter(|leaf| passes(&leaf.row)) {
-            self.top.insert(leaf);
-        }
-        self.top.settle();
+        self.top = self.whole.get_or_insert(shown).passing(&passes);
     }
 
     /// A node by its name, also one that the filter hides.
