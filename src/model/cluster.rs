@@ -44,6 +44,15 @@ struct NodeEntry {
     labels: Arc<NodeLabels>,
 }
 
+impl NodeEntry {
+    /// What it adds to the figures, if it is known and not only told of by its pods.
+    fn facts(&self, pricing: &Pricing) -> Option<&NodeFacts> {
+        let node = self.node.as_ref()?;
+        let facts = || NodeFacts::of(node, &self.held, pricing);
+        Some(self.facts.get_or_init(facts))
+    }
+}
+
 /// A pod and the workload that it is counted in: removal must hit the same one even when the
 /// pod's Job, which helped to tell the workload, has changed since.
 struct PodEntry {

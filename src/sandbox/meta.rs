@@ -368,8 +368,15 @@ pub(super) fn drop_empty(meta: &mut Map<String, Value>) {
 pub(super) fn drop_nulls(value: &mut Value) {
     match value {
         Value::Object(map) => {
-            map.retain(|_, v| !v.is_null());
-            map.values_mut().for_each(drop_nulls);
+            let mut nulls = false;
+            for value in map.values_mut() {
+                nulls |= value.is_null();
+                drop_nulls(value);
+            }
+            // Taking out walks the whole tree of the map, and hardly any has nulls.
+            if nulls {
+                map.retain(|_, v| !v.is_null());
+            }
         }
         Value::Array(items) => items.iter_mut().for_each(drop_nulls),
         _ => {}

@@ -313,6 +313,7 @@ impl App {
     /// done once somebody looks at it. It takes a bounded time: a key may come meanwhile.
     pub fn prepare(&mut self) {
         let begun = std::time::Instant::now();
+        self.world.count_ahead();
         let Some(at) = self.unprepared() else { return };
         let area = Parts::of(self.screen).view;
         let mut lags = true;

@@ -43,6 +43,8 @@ pub struct World {
     counted: Stamp,
     /// Version of the picture that rows show.
     published: u64,
+    /// Version of the picture that nodes have been counted ahead of.
+    counted_ahead: u64,
 }
 
 impl World {
@@ -64,6 +66,7 @@ impl World {
             job: None,
             counted: Stamp::default(),
             published: 0,
+            counted_ahead: 0,
         }
     }
 
@@ -93,6 +96,16 @@ impl World {
         self.published != self.cluster.version()
     }
 
+    /// Counts nodes that have changed lately, so that the next frame with news need not.
+    pub(super) fn count_ahead(&mut self) {
+        // The first count is one of all nodes.
+        if self.published > 0 {
+            let since = self.counted_ahead.max(self.published);
+            self.cluster.count_ahead(since);
+            self.counted_ahead = self.cluster.version();
+        }
+    }
+
     /// Counts anew, if there is anything new.
     pub fn refresh(&mut self) {
         let stamp = self.ctx().stamp();
@@ -109,6 +122,7 @@ impl World {
         self.cluster = Cluster::with_pricing(self.pricing.clone());
         self.figures = Figures::default();
         self.published = 0;
+        self.counted_ahead = 0;
         self.leader = Leader::Unknown;
         self.browse = Browse::default();
         self.job = None;

@@ -90,13 +90,18 @@ impl Cluster {
 
     /// What each known node adds to the figures.
     pub(in crate::model) fn node_facts(&self) -> impl Iterator<Item = &NodeFacts> {
-        self.nodes.values().filter_map(|e| {
-            let node = e.node.as_ref()?;
-            Some(
-                e.facts
-                    .get_or_init(|| NodeFacts::of(node, &e.held, &self.pricing)),
-            )
-        })
+        self.nodes.values().filter_map(|e| e.facts(&self.pricing))
+    }
+
+    /// Counts nodes that have changed since a version ahead of the next [`Figures`], which takes
+    /// that much less time then.
+    ///
+    /// [`Figures`]: super::super::figures::Figures
+    pub fn count_ahead(&self, version: u64) {
+        let names = self.nodes_changed_since(version).into_iter().flatten();
+        for entry in names.filter_map(|name| self.nodes.get(name)) {
+            entry.facts(&self.pricing);
+        }
     }
 
     /// Names of nodes that pods are bound to but that are not known themselves, with their use
