@@ -397,7 +397,8 @@ impl<R: Row> Table<R> {
         if area.is_empty() {
             return;
         }
-        let plan = layout(columns, area.width.saturating_sub(1));
+        let mut plan = layout(columns, area.width.saturating_sub(1));
+        self.give_spare(&mut plan, Self::visible_rows(area), ctx);
         self.draw_header(area, buf, ctx, &plan);
         let offset = self.cursor.offset;
         for (line, row) in self.visible().take(Self::visible_rows(area)).enumerate() {
@@ -426,6 +427,45 @@ impl<R: Row> Table<R> {
                 buf.set_style(strip, ctx.style(Meaning::Selection));
             }
         }
+    }
+
+    /// Gives the columns that the texts of the last column do not need to those whose texts are cut.
+    fn give_spare(&self, plan: &mut [Part<'_, R>], rows: usize, ctx: &Ctx<'_>) {
+        let need = |column: &Column<R>, width: u16| -> Option<u16> {
+            let mut most = column.header.width();
+            for row in self.visible().take(rows) {
+                match (column.cell)(row, ctx, width) {
+                    Cell::Text(text, _) => most = most.max(text.width()),
+                    // Drawings fill what they are given.
+                    Cell::Spans(_) => return None,
+                }
+            }
+            Some(u16::try_from(most).unwrap_or(u16::MAX))
+        };
+        let Some((last, others)) = plan.split_last_mut() else {
+            return;
+        };
+        let Some(needed) = need(last.column, last.width) else {
+            return;
+        };
+        let mut spare = last.width.saturating_sub(needed);
+        let mut moved = 0;
+        for part in others {
+            part.x += moved;
+            let Width::Flex { max, .. } = part.column.width else {
+                continue;
+            };
+            if spare == 0 || part.width >= max {
+                continue;
+            }
+            let wanted = need(part.column, max).unwrap_or(0).min(max);
+            let more = wanted.saturating_sub(part.width).min(spare);
+            part.width += more;
+            moved += more;
+            spare -= more;
+        }
+        last.x += moved;
+        last.width -= moved;
     }
 
     fn draw_header(&self, area: Rect, buf: &mut Buffer, ctx: &Ctx<'_>, plan: &[Part<'_, R>]) {

@@ -410,7 +410,7 @@ fn happenings() -> Vec<Delta> {
 }
 
 /// All kinds live.
-fn live() -> Vec<Delta> {
+pub(crate) fn live() -> Vec<Delta> {
     Kind::ALL
         .iter()
         .map(|k| source(*k, SourceState::Live))

@@ -229,3 +229,55 @@ fn text_json_and_screen_agree() {
         stage.figures.gpus.map(u64::from)
     );
 }
+
+/// A name that has room is not cut while the column behind it is empty.
+#[test]
+fn what_the_last_column_does_not_need_goes_to_names_that_are_cut() {
+    let name = "a-name-of-thirty-columns-in-all";
+    let pod = |node| {
+        fixture::pod(&fixture::PodSpec {
+            ns: "team",
+            name,
+            node,
+            devices: &[("gpu", 1)],
+            ..fixture::PodSpec::default()
+        })
+    };
+    let shown = |node| {
+        let mut cluster = gpudeck::model::Cluster::new();
+        cluster.apply(&pod(node));
+        let stage = Stage::new(cluster, TRUE);
+        text(&stage.draw(&mut *view(ViewId::Jobs), 80, 3))
+    };
+    let running = shown(Some("n1"));
+    assert!(running.contains(name), "{running}");
+}
+
+/// How many wait and what they ask for is told in full where there is room, and never cut.
+#[test]
+fn numbers_of_what_waits_are_never_cut() {
+    let mut cluster = gpudeck::model::Cluster::new();
+    for n in 0..138 {
+        cluster.apply(&fixture::pod(&fixture::PodSpec {
+            ns: "team",
+            name: &format!("job-{n}"),
+            phase: gpudeck::model::Phase::Pending,
+            devices: &[("gpu", if n == 0 { 65 } else { 5 })],
+            ..fixture::PodSpec::default()
+        }));
+    }
+    let queue = serde_json::json!({"metadata": {"name": "team", "uid": "u"},
+        "spec": {"namespaces": ["team"], "gpus": [{"model": "H200", "tier": "reserved", "guaranteed": 8}]}});
+    let read = gpudeck::cluster::decode::Decoder::new()
+        .decode(gpudeck::model::Kind::GpuQueue, &queue.to_string())
+        .unwrap();
+    cluster.apply(&read.into_set());
+    for report in fixture::live() {
+        cluster.apply(&report);
+    }
+    let stage = Stage::new(cluster, TRUE);
+    for (width, told) in [(80, "138/750"), (120, "138 for 750"), (200, "138 for 750")] {
+        let shown = text(&stage.draw(&mut *view(ViewId::Queues), width, 6));
+        assert!(shown.contains(told), "{width}: {shown}");
+    }
+}

@@ -348,6 +348,22 @@ fn each_system_says_how_well_it_is_known() {
     ] {
         assert!(screen.contains(text), "{text}: {screen}");
     }
+    // Systems that are not there are no news, and share a row.
+    let gone = |what: &str| SourceState::Absent {
+        why: format!("not installed: the server has no {what}").into(),
+    };
+    desk.deltas(vec![
+        source(kind(ForeignKind::VolcanoQueue), gone("volcano")),
+        source(kind(ForeignKind::VolcanoPodGroup), gone("volcano")),
+        source(kind(ForeignKind::KaiQueue), gone("kai")),
+    ]);
+    let screen = desk.screen();
+    let rows = screen.lines().filter(|l| l.contains("not installed  "));
+    let rows: Vec<&str> = rows.map(str::trim).collect();
+    assert!(
+        matches!(rows.as_slice(), [one] if one.ends_with("volcano, kai")),
+        "{screen}"
+    );
     for (state, text) in [
         (
             SourceState::Denied { why: "no".into() },

@@ -17,6 +17,9 @@ use crate::tui::view::Ctx;
 /// Kind of the row that tells how well a system's queues are known.
 pub(super) const SYSTEM: &str = "System";
 
+/// Name of the row of all systems that the server does not have.
+const ABSENT: &str = "not installed";
+
 /// Our queues, as kubectl names them beyond doubt.
 const OUR_KIND: &str = "gpuqueues.gpudeck.dev";
 
@@ -99,6 +102,11 @@ impl QueueRow {
         &*self.key.kind == SYSTEM
     }
 
+    /// Whether it names the systems that the server does not have.
+    pub fn is_absent(&self) -> bool {
+        self.is_system() && &*self.key.name == ABSENT
+    }
+
     /// Whether one of its texts contains a word.
     pub fn search(&self, word: &str) -> bool {
         let texts = [
@@ -173,6 +181,8 @@ struct Builder<'a> {
     ours: BTreeMap<Str, OurWork>,
     rows: Vec<QueueRow>,
     done: BTreeSet<QueueKey>,
+    /// Systems that the server does not have.
+    absent: Vec<Admitter>,
 }
 
 /// All rows in scope.
@@ -189,6 +199,7 @@ pub fn of(cluster: &Cluster, namespace: Option<&Str>) -> Vec<QueueRow> {
         ours: BTreeMap::new(),
         rows: Vec::new(),
         done: BTreeSet::new(),
+        absent: Vec::new(),
     };
     let queues = cluster.queues().filter_map(|q| q.queue());
     for namespace in queues.flat_map(|q| &q.namespaces) {
@@ -220,6 +231,7 @@ pub fn of(cluster: &Cluster, namespace: Option<&Str>) -> Vec<QueueRow> {
     for admitter in Admitter::ALL {
         builder.system(admitter);
     }
+    builder.systems_absent();
     builder.rows
 }
 
@@ -455,6 +467,11 @@ impl Builder<'_> {
         } else if !failed.is_empty() {
             format!("no answer: list {}", failed.join(", ")).into()
         } else if let Some(why) = absent.filter(|_| !has_rows) {
+            // What is to be said of our own queues is more than that they are not there.
+            if why.starts_with(ABSENT) && admitter != Admitter::Gpudeck {
+                self.absent.push(admitter);
+                return;
+            }
             why
         } else if has_rows {
             return;
@@ -469,11 +486,25 @@ impl Builder<'_> {
         } else {
             "installed, without a queue".into()
         };
+        self.push_system(admitter, admitter.name(), why, !denied.is_empty());
+    }
+
+    /// One row for all systems that the server does not have: they are no news.
+    fn systems_absent(&mut self) {
+        let Some(first) = self.absent.first().copied() else {
+            return;
+        };
+        let names: Vec<&str> = self.absent.iter().map(|a| a.name()).collect();
+        self.push_system(first, ABSENT, names.join(", ").into(), false);
+    }
+
+    fn push_system(&mut self, admitter: Admitter, name: &str, why: Str, denied: bool) {
+        let last = u8::from(name == ABSENT);
         let key = QueueKey {
             admitter,
             kind: SYSTEM.into(),
             namespace: Str::default(),
-            name: admitter.name().into(),
+            name: name.into(),
         };
         self.rows.push(QueueRow {
             key,
@@ -489,9 +520,9 @@ impl Builder<'_> {
             running: None,
             state: None,
             why: Some(why),
-            denied: !denied.is_empty(),
+            denied,
             object: None,
-            path: format!("\u{7f}{}", admitter as u8),
+            path: format!("\u{7f}{last}{}", admitter as u8),
         });
     }
 }

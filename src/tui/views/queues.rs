@@ -51,7 +51,9 @@ pub(crate) fn device_name(resource: &GpuResource) -> String {
 fn name(row: &QueueRow, ctx: &Ctx<'_>, width: u16) -> Cell {
     let indent = "  ".repeat(usize::from(row.depth.min(8)));
     if row.is_system() {
-        return text(format!("  {}", row.key.name), Meaning::Muted, ctx);
+        let name = format!("  {}", row.key.name);
+        let name = format::sentence_within(&name, usize::from(width));
+        return text(name, Meaning::Muted, ctx);
     }
     let sign = if row.has_below {
         ctx.glyph(Glyph::Down)
@@ -132,7 +134,7 @@ fn amount(milli: Option<i64>, row: &QueueRow, ctx: &Ctx<'_>) -> Cell {
     }
 }
 
-fn waiting(row: &QueueRow, ctx: &Ctx<'_>) -> Cell {
+fn waiting(row: &QueueRow, ctx: &Ctx<'_>, width: u16) -> Cell {
     if row.is_system() {
         return text("", Meaning::Muted, ctx);
     }
@@ -141,7 +143,17 @@ fn waiting(row: &QueueRow, ctx: &Ctx<'_>) -> Cell {
     };
     let asked = row.waiting_milli.filter(|n| *n > 0).map(devices);
     let shown = match (row.first, asked) {
-        (true, Some(asked)) => format!("{} for {asked}", format::count(waiting.into())),
+        (true, Some(asked)) => {
+            let full = format!("{} for {asked}", format::count(waiting.into()));
+            // A number is never cut: where it is narrow both get shorter.
+            if full.len() <= usize::from(width) {
+                full
+            } else {
+                let (n, of) = (waiting.into(), row.waiting_milli.unwrap_or(0) / 1_000);
+                let (n, of) = (format::count_within(n, 4), format::count_within(of, 4));
+                format!("{n}/{of}")
+            }
+        }
         (false, Some(asked)) => format!("for {asked}"),
         (true, None) => format::count(waiting.into()),
         (false, None) => String::new(),
@@ -199,7 +211,8 @@ static COLUMNS: &[Column<Queue>] = &[
         align: Align::Left,
         drop: 0,
         cell: |r, ctx, _| {
-            let shown = if r.first { r.key.admitter.name() } else { "" };
+            let own = r.first && !r.is_absent();
+            let shown = if own { r.key.admitter.name() } else { "" };
             text(shown, Meaning::Muted, ctx)
         },
         order: Some(|r| SortKey::str(r.key.admitter.name())),
@@ -266,10 +279,14 @@ static COLUMNS: &[Column<Queue>] = &[
     Column {
         header: "WAITING",
         name: "waiting",
-        width: Width::Fixed(10),
+        width: Width::Flex {
+            min: 10,
+            max: 16,
+            weight: 1,
+        },
         align: Align::Right,
         drop: 0,
-        cell: |r, ctx, _| waiting(r, ctx),
+        cell: waiting,
         order: Some(|r| SortKey::known(r.waiting, SortKey::number)),
     },
     Column {
