@@ -55,7 +55,7 @@ impl ResourceClaim {
             name: name.clone(),
         });
         own.filter_map(|d| {
-            let (gpu, instance) = device(&d.device)?;
+            let (gpu, instance) = known_device(&d.device)?;
             Some(KnownDevice {
                 gpu,
                 instance,
@@ -67,8 +67,8 @@ impl ResourceClaim {
     }
 }
 
-/// GPU and MIG instance of a device's name.
-fn device(name: &str) -> Option<(u32, Option<KnownInstance>)> {
+/// GPU and MIG instance of a device's name, as NVIDIA's driver makes it.
+pub fn known_device(name: &str) -> Option<(u32, Option<KnownInstance>)> {
     let rest = name.strip_prefix("gpu-")?;
     let Some((minor, mig)) = rest.split_once("-mig-") else {
         return Some((rest.parse().ok()?, None));
@@ -100,7 +100,7 @@ mod tests {
             ("gpu-0-mig-x-1-2", None),
             ("channel-0", None),
         ] {
-            let words = device(name).map(|(gpu, instance)| match instance {
+            let words = known_device(name).map(|(gpu, instance)| match instance {
                 None => gpu.to_string(),
                 Some(i) => format!("{gpu} {}@{}", i.profile, i.start.unwrap()),
             });

@@ -89,6 +89,8 @@ pub struct Cluster {
     telemetry: BTreeMap<Str, TelemetryLog>,
     /// By the name of the node.
     gpu_nodes: BTreeMap<Str, Arc<GpuNode>>,
+    /// Nodes as the server has them, where ours say more.
+    plain_nodes: AHashMap<Str, Arc<Node>>,
     claims: AHashMap<Uid, Arc<ResourceClaim>>,
     /// Claims by the nodes that they have GPUs of.
     claims_by_node: BTreeMap<Str, BTreeSet<Uid>>,
@@ -125,18 +127,7 @@ impl Cluster {
         self.unreadable.apply(delta);
         self.unshown.apply(delta);
         match delta {
-            Delta::Node(Change::Set(node)) => {
-                self.set_single_profile(node);
-                if self.faults.set(node) {
-                    self.happened = self.version;
-                }
-                let (fabric, pricing) = (self.fabric.clone(), self.pricing.clone());
-                let entry = self.nodes.entry(node.meta.name.clone()).or_default();
-                entry.node = Some(node.clone());
-                entry.labels = Arc::new(NodeLabels::of(node.clone(), fabric, pricing));
-                entry.facts = OnceLock::new();
-                self.note_node(&node.meta.name);
-            }
+            Delta::Node(Change::Set(node)) => self.set_node(node),
             Delta::Node(Change::Gone(gone)) => self.remove_node(gone),
             Delta::Pod(Change::Set(pod)) => self.set_pod(pod),
             Delta::Pod(Change::Gone(gone)) => self.remove_pod(&gone.uid),
@@ -203,6 +194,27 @@ impl Cluster {
         }
     }
 
+    /// A node, with what a DRA driver publishes of its GPUs.
+    fn set_node(&mut self, plain: &Arc<Node>) {
+        let name = &plain.meta.name;
+        let node = &self.published(name).complete(plain);
+        if Arc::ptr_eq(node, plain) {
+            self.plain_nodes.remove(name);
+        } else {
+            self.plain_nodes.insert(name.clone(), plain.clone());
+        }
+        self.set_single_profile(node);
+        if self.faults.set(node) {
+            self.happened = self.version;
+        }
+        let (fabric, pricing) = (self.fabric.clone(), self.pricing.clone());
+        let entry = self.nodes.entry(name.clone()).or_default();
+        entry.node = Some(node.clone());
+        entry.labels = Arc::new(NodeLabels::of(node.clone(), fabric, pricing));
+        entry.facts = OnceLock::new();
+        self.note_node(name);
+    }
+
     /// Keeps the profile that `nvidia.com/gpu` stands for on a node of strategy `single`. What the
     /// workloads there ask for reads differently when it changes.
     fn set_single_profile(&mut self, node: &Node) {
@@ -235,6 +247,7 @@ impl Cluster {
             entry.node = None;
             entry.labels = Arc::default();
             entry.facts = OnceLock::new();
+            self.plain_nodes.remove(&gone.name);
             self.single.remove(&gone.name);
             self.telemetry.remove(&gone.name);
             if entry.held.pods.is_empty() {

@@ -11,6 +11,7 @@ use super::mig_layout::lay_out;
 use super::node::Node;
 use super::node_use::{GpuCell, MigInstance, NodeUse};
 use super::pod::Pod;
+use super::published::{DeviceTaint, Published};
 use super::telemetry::{NodeTelemetry, PodName};
 use super::text::Str;
 use super::workload::WorkloadKey;
@@ -104,7 +105,7 @@ pub(super) fn of_exporter(telemetry: &NodeTelemetry) -> Vec<KnownDevice> {
 }
 
 /// The cells of a node whose GPUs no count of the kubelet's tells of, as with a DRA driver.
-fn by_claims(node: &Node, devices: &[KnownDevice]) -> Vec<GpuCell> {
+fn by_claims(node: &Node, devices: &[KnownDevice], published: &Published) -> Vec<GpuCell> {
     let most = devices.iter().map(|d| d.gpu + 1).max().unwrap_or(0);
     let count = node.gpus.count.unwrap_or(0).max(most).min(256);
     let model = node.gpus.model.as_ref();
@@ -113,10 +114,11 @@ fn by_claims(node: &Node, devices: &[KnownDevice]) -> Vec<GpuCell> {
         let parts = own.iter().filter_map(|d| Some((d, d.instance.as_ref()?)));
         let parts: Vec<_> = parts.collect();
         let (Some(model), false) = (model, parts.is_empty()) else {
-            return if own.is_empty() {
-                GpuCell::Free
-            } else {
-                GpuCell::Used
+            let held = own.iter().any(|d| d.pod.is_some());
+            return match held {
+                true => GpuCell::Used,
+                false if published.taints(gpu).any(DeviceTaint::bars) => GpuCell::Unhealthy,
+                false => GpuCell::Free,
             };
         };
         let mut instances: Vec<MigInstance> = parts
@@ -125,7 +127,7 @@ fn by_claims(node: &Node, devices: &[KnownDevice]) -> Vec<GpuCell> {
                 width: instance.profile.memory_slices(model, node.gpus.memory_mib),
                 profile: instance.profile.clone(),
                 used: device.pod.is_some(),
-                sick: false,
+                sick: device.pod.is_none() && published.taints(gpu).any(DeviceTaint::bars),
                 start: instance.start.unwrap_or(0),
                 told: instance.start.is_some(),
                 gi: None,
@@ -306,8 +308,9 @@ impl Cluster {
         let told = devices
             .iter()
             .any(|d| matches!(d.source, DeviceSource::Claim | DeviceSource::GpuNode));
-        if told && !by_plugin {
-            return by_claims(node, &devices);
+        let published = self.published(&node.meta.name);
+        if !by_plugin && (told || !published.devices.is_empty()) {
+            return by_claims(node, &published.beside(devices), &published);
         }
         let cells = held.cells(node);
         arrange(cells, &devices, node.gpus.model.as_ref())

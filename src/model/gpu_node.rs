@@ -1,8 +1,11 @@
 //! GpuNodes: what an agent on a node says of the node's GPUs (`gpudeck.dev/v1alpha1`).
 
+use std::sync::Arc;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::devices::KnownDevice;
+use super::fabric::TopoTable;
 use super::meta::Meta;
 
 /// By how much an exporter may have looked later than the agent and the agent still be believed.
@@ -17,6 +20,8 @@ pub struct GpuNode {
     pub observed: Option<Timestamp>,
     /// Whole GPUs, and the instances of those that are cut, each with who holds it.
     pub devices: Box<[KnownDevice]>,
+    /// The node's own table of links.
+    pub topology: Option<Arc<TopoTable>>,
 }
 
 impl GpuNode {

@@ -27,6 +27,7 @@ mod node_labels;
 mod node_use;
 mod pod;
 mod pricing;
+mod published;
 mod quantity;
 mod queue;
 mod rank;
@@ -41,7 +42,7 @@ mod workload_entry;
 mod xid;
 
 pub use budget::DisruptionBudget;
-pub use claim::{ClaimedDevice, ResourceClaim};
+pub use claim::{ClaimedDevice, ResourceClaim, known_device};
 pub use cluster::{Cluster, Known};
 pub use condition::Condition;
 pub use decision::{Decision, DecisionKind, FilterCount, Reason};
@@ -49,8 +50,8 @@ pub use delta::{Change, Delta, Gone, Kind, SourceReport, SourceState};
 pub use devices::{DeviceSource, Holder, KnownDevice, KnownInstance};
 pub use event::{Event, Severity};
 pub use fabric::{
-    FabricRules, GpuPort, HyperNode, HyperNodes, LabelLevels, Link, LinkMatrix, Members,
-    NamedPlace, NodeLinks, Place, Switch,
+    BoardGroup, FabricRules, GpuPort, HyperNode, HyperNodes, LabelLevels, Link, LinkMatrix,
+    Members, NamedPlace, NodeLinks, Place, Switch, TopoTable, groups as board_groups,
 };
 pub use fault::NodeFault;
 pub use figures::{Figures, MigFigure, ModelFigure, NamespaceFigure, NodePart};
@@ -72,6 +73,7 @@ pub use pod::{
     Toleration,
 };
 pub use pricing::{Price, Pricing, Rate, TierRule};
+pub use published::{DeviceTaint, DeviceTaintEffect, Published, PublishedDevice, PublishedSlice};
 pub use quantity::{Quantity, QuantityError};
 pub use queue::{
     OUR_SCHEDULER, QUEUE_KIND, Queue, QueuePreemption, QueueStatus, QueueTerms, QueueUse,

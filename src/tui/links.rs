@@ -7,7 +7,7 @@ use super::messages::Level;
 use super::text_pane::{Body, TextPane};
 use super::theme::Meaning;
 use super::view::{Ctx, Target};
-use crate::model::{GpuCell, GpuPort, Link, LinkMatrix, NodeLinks, Str};
+use crate::model::{GpuCell, GpuPort, Link, LinkMatrix, NodeLinks, Str, TopoTable};
 
 /// What is known of the places of a node's GPUs.
 pub(super) enum Places<'a> {
@@ -79,11 +79,15 @@ pub(super) fn lines(name: &Str, places: &Places<'_>, ctx: &Ctx<'_>) -> Vec<Line<
     };
     let count = u32::try_from(ctx.cluster.cells(node, held).len()).unwrap_or(0);
     let model = node.gpus.model.as_ref();
+    let (published, table) = ctx.cluster.board(name);
     let ports = match places {
-        Places::Told(ports) => ports,
-        Places::Asked | Places::Failed(_) => &[][..],
+        Places::Told(ports) if !ports.is_empty() => ports,
+        Places::Told(_) | Places::Asked | Places::Failed(_) => &published[..],
     };
-    let matrix = LinkMatrix::of(model, count, ports);
+    let matrix = match table {
+        Some(table) => LinkMatrix::told_by(table, model, ports),
+        None => LinkMatrix::of(model, count, ports),
+    };
     let short = model.map_or("model not known", |m| m.short());
     let board = match matrix.by_model {
         Some(links) => format!("{count} × {short}, {}", links.name()),
@@ -93,8 +97,12 @@ pub(super) fn lines(name: &Str, places: &Places<'_>, ctx: &Ctx<'_>) -> Vec<Line<
         Line::styled(board, ctx.style(Meaning::Text)),
         Line::default(),
     ];
-    lines.extend(table(&matrix, ctx));
+    lines.extend(matrix_lines(&matrix, ctx));
     lines.push(Line::default());
+    if let Some(table) = &matrix.table {
+        lines.extend(weak(table, ctx));
+        lines.extend(nics(table, ctx));
+    }
     lines.push(muted(from(&matrix, places)));
     let cut = ctx
         .cluster
@@ -123,6 +131,9 @@ pub(super) fn lines(name: &Str, places: &Places<'_>, ctx: &Ctx<'_>) -> Vec<Line<
 
 /// Where the matrix is from, and what is missing for more.
 fn from(matrix: &LinkMatrix, places: &Places<'_>) -> String {
+    if matrix.table.is_some() {
+        return "As the node's own driver tells (topology of its GpuNode).".to_owned();
+    }
     let nvlink = matches!(
         matrix.by_model,
         Some(NodeLinks::NvSwitch(_) | NodeLinks::RackNvSwitch | NodeLinks::NvLink)
@@ -147,16 +158,71 @@ fn from(matrix: &LinkMatrix, places: &Places<'_>) -> String {
     format!("{links} {places}")
 }
 
+/// Pairs of GPUs with an NVLink less than the others.
+fn weak(table: &TopoTable, ctx: &Ctx<'_>) -> Vec<Line<'static>> {
+    let words = table.weak.iter().map(|(a, b, n)| {
+        let text =
+            format!("GPU{a} and GPU{b} have {n} NVLinks, fewer than the others: links are down");
+        Line::styled(text, ctx.style(Meaning::Warn))
+    });
+    words.collect()
+}
+
+/// The NICs of each GPU that are the closest to it.
+fn nics(table: &TopoTable, ctx: &Ctx<'_>) -> Vec<Line<'static>> {
+    let rank = |link: &Link| match link {
+        Link::Bridge => 0,
+        Link::Bridges => 1,
+        Link::Root => 2,
+        Link::Numa => 3,
+        Link::System => 4,
+        _ => 5,
+    };
+    if table.nics.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![Line::styled("closest NICs", ctx.style(Meaning::Header))];
+    for (gpu, links) in table.gpus.iter().zip(&table.to_nics) {
+        let best = links.iter().map(rank).min().unwrap_or(5);
+        let near = table.nics.iter().zip(links);
+        let near: Vec<&str> = near
+            .filter(|(_, l)| rank(l) == best)
+            .map(|(n, _)| &**n)
+            .collect();
+        let how = links
+            .iter()
+            .find(|l| rank(l) == best)
+            .copied()
+            .unwrap_or(Link::Unknown);
+        // Where none is near, all are alike.
+        let names = if near.len() == table.nics.len() && near.len() > 1 {
+            "all alike".to_owned()
+        } else {
+            near.join(", ")
+        };
+        lines.push(Line::from(vec![
+            Span::styled(
+                format!("{:<6}", format!("GPU{}", gpu.index)),
+                ctx.style(Meaning::Header),
+            ),
+            Span::styled(format!("{:>6}  ", how.name()), ctx.style(meaning(how))),
+            Span::styled(names, ctx.style(Meaning::Text)),
+        ]));
+    }
+    lines.push(Line::default());
+    lines
+}
+
 fn meaning(link: Link) -> Meaning {
     match link {
         Link::Own | Link::Unknown => Meaning::Muted,
         Link::NvLinks(_) | Link::SomeNvLink => Meaning::Ok,
-        Link::Root | Link::Numa => Meaning::Text,
+        Link::Bridge | Link::Bridges | Link::Root | Link::Numa => Meaning::Text,
         Link::System => Meaning::Warn,
     }
 }
 
-fn table(matrix: &LinkMatrix, ctx: &Ctx<'_>) -> Vec<Line<'static>> {
+fn matrix_lines(matrix: &LinkMatrix, ctx: &Ctx<'_>) -> Vec<Line<'static>> {
     let header = ctx.style(Meaning::Header);
     let mut head = format!("{:<6}", "");
     for gpu in &matrix.gpus {

@@ -7,6 +7,7 @@
     clippy::panic
 )]
 
+mod boards;
 mod nodes;
 mod queues;
 mod samples;

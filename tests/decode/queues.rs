@@ -67,6 +67,13 @@ pub(crate) fn told(object: &Foreign) -> String {
             parts.push(format!("{} pods ask {}", e.pods, asks.join(" + ")));
             parts.extend(e.reason.as_ref().map(|r| format!("why {r}")));
         }
+        ForeignBody::Devices(slice) => {
+            parts.push(format!(
+                "{} GPUs and instances of {}",
+                slice.devices.len(),
+                slice.node
+            ));
+        }
         ForeignBody::Job(j) => {
             parts.push(format!("{} {}", j.workload.kind, j.workload));
             parts.push(j.state.map_or("its pods tell", |s| s.name()).to_owned());

@@ -32,6 +32,11 @@ pub(crate) fn file(name: &str) -> Vec<Value> {
     objects(&root().join(name))
 }
 
+/// A sample file as text.
+pub(crate) fn text(name: &str) -> String {
+    std::fs::read_to_string(root().join(name)).unwrap()
+}
+
 /// The text files of one folder.
 pub(crate) fn text_files(folder: &str) -> Vec<PathBuf> {
     let files = std::fs::read_dir(root().join(folder)).unwrap();

@@ -4,6 +4,7 @@
 //! KAI v2 and v2alpha2) and those of the job operators. What is not there is not known; what has
 //! another form than expected is left out, never guessed.
 
+mod dra;
 mod jobs;
 mod kai;
 mod kueue;
@@ -32,6 +33,7 @@ pub(super) fn object(kind: ForeignKind, value: &Value, meta: Meta) -> Foreign {
         ForeignKind::KaiQueue => ForeignBody::Queue(kai::queue(&meta, &part)),
         ForeignKind::KaiPodGroup => ForeignBody::Entry(kai::pod_group(&meta, &part)),
         ForeignKind::ResourceQuota => ForeignBody::Queue(quota::resource_quota(&meta, &part)),
+        ForeignKind::ResourceSlice => ForeignBody::Devices(dra::slice(&part)),
         job => ForeignBody::Job(jobs::job(job, &meta, &part)),
     };
     Foreign {

@@ -21,6 +21,10 @@ impl<'a> Part<'a> {
         Part(Some(value))
     }
 
+    pub(super) fn nothing() -> Self {
+        Part(None)
+    }
+
     /// What stands below, by keys with dots between them.
     pub(super) fn at(self, path: &str) -> Part<'a> {
         Part(

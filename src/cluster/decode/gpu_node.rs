@@ -1,13 +1,30 @@
 //! GpuNodes (`gpudeck.dev/v1alpha1`).
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 
 use super::meta::MetaRead;
-use super::read::{Ctx, Word, object, quoted};
-use crate::model::{DeviceSource, GpuNode, KnownDevice, KnownInstance, PodName};
+use super::read::{Ctx, Read, Word, object, quoted};
+use crate::model::{DeviceSource, GpuNode, KnownDevice, KnownInstance, PodName, TopoTable};
 
 /// GPUs of a node that are read, at most.
 const MOST_GPUS: u32 = 256;
+
+/// The table of `nvidia-smi topo -m`, as it was printed.
+#[derive(Default)]
+pub(super) struct TableRead(Option<TopoTable>);
+
+impl Read<'_> for TableRead {
+    const WANTED: &'static str = "a text";
+    fn text(&mut self, raw: &str, ctx: &mut Ctx<'_>) -> bool {
+        match TopoTable::read(raw) {
+            Ok(table) => self.0 = Some(table),
+            Err(why) => ctx.note(why),
+        }
+        true
+    }
+}
 
 object! { HolderRead {
     namespace: Word = "namespace",
@@ -27,6 +44,7 @@ object! { DeviceRead {
 object! { GpuNodeStatusRead {
     observed: Option<Timestamp> = "observedAt",
     devices: Vec<DeviceRead> = "devices",
+    topology: TableRead = "topology",
 }}
 object! { GpuNodeRead {
     meta: MetaRead = "metadata",
@@ -77,6 +95,7 @@ impl GpuNodeRead {
             }
         }
         Ok(GpuNode {
+            topology: self.status.topology.0.map(Arc::new),
             meta: self.meta.finish(ctx)?,
             observed: self.status.observed,
             devices: devices.into(),

@@ -12,6 +12,7 @@ use super::super::foreign::{
 };
 use super::super::meta::Uid;
 use super::super::pod::Pod;
+use super::super::published::Published;
 use super::super::queue::Queue;
 use super::super::text::Str;
 use super::super::workload::WorkloadKey;
@@ -34,6 +35,8 @@ pub(super) struct ForeignState {
     children: BTreeMap<QueueKey, BTreeSet<QueueKey>>,
     /// Our queues by the namespaces that they name.
     by_namespace: BTreeMap<Str, BTreeSet<QueueKey>>,
+    /// ResourceSlices by their nodes.
+    slices: AHashMap<Str, BTreeSet<ForeignId>>,
     /// Workloads that are part of another one.
     parents: BTreeMap<WorkloadKey, WorkloadKey>,
     /// Version of the last change of a queue or of a piece of work.
@@ -92,6 +95,14 @@ impl Cluster {
                 self.entry_changed(&entry.workload);
             }
             ForeignBody::Job(job) => self.add_job_object(object, job),
+            ForeignBody::Devices(slice) => {
+                let node = slice.node.clone();
+                let on_it = self.foreign.slices.entry(node.clone()).or_default();
+                on_it.insert(id.clone());
+                self.foreign.objects.insert(id, object.clone());
+                self.published_changed(&node);
+                return;
+            }
         }
         self.foreign.objects.insert(id, object.clone());
     }
@@ -134,6 +145,31 @@ impl Cluster {
                 self.entry_changed(&entry.workload);
             }
             ForeignBody::Job(job) => self.remove_job_object(uid, job),
+            ForeignBody::Devices(slice) => {
+                if let Some(on_it) = self.foreign.slices.get_mut(&slice.node) {
+                    on_it.remove(&id);
+                    if on_it.is_empty() {
+                        self.foreign.slices.remove(&slice.node);
+                    }
+                }
+                self.published_changed(&slice.node);
+            }
+        }
+    }
+
+    /// GPUs that drivers publish of a node.
+    pub fn published(&self, node: &str) -> Published {
+        let ids = self.foreign.slices.get(node).into_iter().flatten();
+        let objects = ids.filter_map(|id| self.foreign.objects.get(id));
+        Published::of(objects.filter_map(|o| o.devices()))
+    }
+
+    /// Reads a node anew with what is published of it.
+    fn published_changed(&mut self, name: &Str) {
+        let known = self.nodes.get(name).and_then(|e| e.node.clone());
+        let plain = self.plain_nodes.get(name).cloned().or(known);
+        if let Some(node) = plain {
+            self.set_node(&node);
         }
     }
 

@@ -109,7 +109,11 @@ impl Cluster {
         all.extend(volumes.map(|v| Delta::Volume(Change::Set(v))));
         let claims = hidden.claims.values().cloned();
         all.extend(claims.map(|c| Delta::VolumeClaim(Change::Set(c))));
-        let nodes = self.nodes.values().filter_map(|e| e.node.clone());
+        let nodes = self.nodes.values().filter_map(|e| {
+            let node = e.node.as_ref()?;
+            let plain = self.plain_nodes.get(&node.meta.name);
+            Some(plain.unwrap_or(node).clone())
+        });
         all.extend(nodes.map(|n| Delta::Node(Change::Set(n))));
         let jobs = self.jobs.values().cloned();
         all.extend(jobs.map(|j| Delta::Job(Change::Set(j))));

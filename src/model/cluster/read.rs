@@ -8,7 +8,7 @@ use super::super::decision::{Decision, DecisionKind};
 use super::super::delta::{Kind, SourceReport, SourceState};
 use super::super::devices::KnownDevice;
 use super::super::event::Event;
-use super::super::fabric::{FabricRules, Place};
+use super::super::fabric::{FabricRules, GpuPort, Place, TopoTable};
 use super::super::fault::NodeFault;
 use super::super::figures::{NamespaceFigure, NodeFacts};
 use super::super::foreign::{ForeignJob, QueueEntry};
@@ -150,6 +150,14 @@ impl Cluster {
     /// What an agent on a node says of its GPUs.
     pub fn gpu_node(&self, node: &str) -> Option<&Arc<GpuNode>> {
         self.gpu_nodes.get(node)
+    }
+
+    /// Where the GPUs of a node are on its board, and the node's own table of links, as far as
+    /// anybody tells.
+    pub fn board(&self, node: &str) -> (Vec<GpuPort>, Option<&Arc<TopoTable>>) {
+        let agent = self.gpu_nodes.get(node);
+        let table = agent.and_then(|agent| agent.topology.as_ref());
+        (self.published(node).ports(), table)
     }
 
     /// What the GPUs of a node measured last.

@@ -259,6 +259,7 @@ fn an_agent_is_believed_before_the_exporter_unless_it_has_stopped() {
             source: DeviceSource::GpuNode,
         };
         Delta::GpuNode(Change::Set(Arc::new(GpuNode {
+            topology: None,
             meta: Meta {
                 name: "n1".into(),
                 uid: Uid("agent".into()),

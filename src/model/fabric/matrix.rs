@@ -5,9 +5,11 @@
 //!
 //! Sources: NVIDIA's data sheets of DGX and HGX systems (links a GPU), `nvidia-smi topo` for the words.
 
+use std::sync::Arc;
+
 use super::super::gpu::GpuModel;
 use super::super::text::Str;
-use super::NodeLinks;
+use super::{NodeLinks, TopoTable};
 
 /// Where a GPU is on its board.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -29,6 +31,10 @@ pub enum Link {
     NvLinks(u8),
     /// NVLink, but which GPUs have how many is the machine's own business.
     SomeNvLink,
+    /// At most one PCIe bridge.
+    Bridge,
+    /// Several PCIe bridges, no host bridge.
+    Bridges,
     /// One PCIe root: below one host bridge.
     Root,
     /// Host bridges of one NUMA node.
@@ -46,6 +52,8 @@ impl Link {
             Link::Own => "X".to_owned(),
             Link::NvLinks(n) => format!("NV{n}"),
             Link::SomeNvLink => "NV?".to_owned(),
+            Link::Bridge => "PIX".to_owned(),
+            Link::Bridges => "PXB".to_owned(),
             Link::Root => "PHB".to_owned(),
             Link::Numa => "NODE".to_owned(),
             Link::System => "SYS".to_owned(),
@@ -59,6 +67,8 @@ impl Link {
             Link::Own => "itself",
             Link::NvLinks(_) => "so many NVLinks",
             Link::SomeNvLink => "NVLink; how many is the machine's own business",
+            Link::Bridge => "PCIe over at most one bridge",
+            Link::Bridges => "PCIe over several bridges, not over a host bridge",
             Link::Root => "PCIe below one root, at most over its host bridge (or closer: PIX, PXB)",
             Link::Numa => "PCIe over host bridges of one NUMA node",
             Link::System => "PCIe and the interconnect between NUMA nodes",
@@ -76,8 +86,10 @@ pub struct LinkMatrix {
     pub links: Vec<Vec<Link>>,
     /// What links them by their model, if that is known.
     pub by_model: Option<NodeLinks>,
-    /// Whether the node's ResourceSlices told where each is.
+    /// Whether somebody told where each is.
     pub told: bool,
+    /// What the node's own driver says of links, CPUs and NICs; then nothing is by the model.
+    pub table: Option<Arc<TopoTable>>,
 }
 
 /// NVLinks of one GPU to the switches of its board.
@@ -116,6 +128,27 @@ impl LinkMatrix {
                 .iter()
                 .any(|g| g.pcie_root.is_some() || g.numa.is_some()),
             gpus,
+            table: None,
+        }
+    }
+
+    /// The links that the node's own driver tells, with PCIe roots where somebody else told them.
+    pub fn told_by(table: &Arc<TopoTable>, model: Option<&GpuModel>, told: &[GpuPort]) -> Self {
+        let mut gpus = table.gpus.clone();
+        for gpu in &mut gpus {
+            let other = told.iter().find(|p| p.index == gpu.index);
+            gpu.pcie_root = other.and_then(|p| p.pcie_root.clone());
+            gpu.numa = gpu.numa.or(other.and_then(|p| p.numa));
+        }
+        let count = u32::try_from(gpus.len()).unwrap_or(u32::MAX);
+        LinkMatrix {
+            links: table.links.clone(),
+            by_model: model.and_then(|m| NodeLinks::of(m, count)),
+            told: gpus
+                .iter()
+                .any(|g| g.pcie_root.is_some() || g.numa.is_some()),
+            gpus,
+            table: Some(table.clone()),
         }
     }
 }

@@ -1,13 +1,17 @@
 //! Where a node hangs in the network, by its labels or by what the operator states.
 
+mod board;
 mod family;
 mod hyper;
 mod inside;
 mod matrix;
+mod topo_text;
 
+pub use board::{BoardGroup, groups};
 pub use hyper::{HyperNode, HyperNodes, Members};
 pub use inside::NodeLinks;
 pub use matrix::{GpuPort, Link, LinkMatrix};
+pub use topo_text::TopoTable;
 
 use super::meta::Meta;
 use super::node::Node;

@@ -151,6 +151,8 @@ kinds! {
     RayCluster = "ray.io" ["v1", "v1alpha1"], "rayclusters", "RayCluster", true, "rayclusters.ray.io";
     /// Volcano's own Job.
     VolcanoJob = "batch.volcano.sh" ["v1alpha1"], "jobs", "Job", true, "jobs.batch.volcano.sh";
+    /// DRA: what a driver has on a node.
+    ResourceSlice = "resource.k8s.io" ["v1", "v1beta2", "v1beta1"], "resourceslices", "ResourceSlice", false, "resourceslices.resource.k8s.io";
 }
 
 impl ForeignKind {
@@ -173,7 +175,7 @@ impl ForeignKind {
 
     /// Whether its objects are what a person submits as a job.
     pub fn is_job(self) -> bool {
-        self.admitter().is_none()
+        self.admitter().is_none() && self != ForeignKind::ResourceSlice
     }
 
     /// The system whose queues it belongs to.

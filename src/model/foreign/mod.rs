@@ -11,6 +11,7 @@ mod queue;
 mod tally;
 
 use super::meta::{Meta, Uid};
+use super::published::PublishedSlice;
 use super::text::Str;
 
 pub use entry::{EntryState, QueueEntry};
@@ -42,6 +43,8 @@ pub enum ForeignBody {
     Entry(QueueEntry),
     /// What a person submitted.
     Job(ForeignJob),
+    /// GPUs that a driver has on a node.
+    Devices(PublishedSlice),
 }
 
 impl Foreign {
@@ -57,6 +60,14 @@ impl Foreign {
     pub fn entry(&self) -> Option<&QueueEntry> {
         match &self.body {
             ForeignBody::Entry(entry) => Some(entry),
+            _ => None,
+        }
+    }
+
+    /// The GPUs of a driver, if it tells of those.
+    pub fn devices(&self) -> Option<&PublishedSlice> {
+        match &self.body {
+            ForeignBody::Devices(slice) => Some(slice),
             _ => None,
         }
     }

@@ -248,6 +248,7 @@ fn devices(sheet: &mut Sheet<'_>, row: &NodeRow, at: Option<u32>, ctx: &Ctx<'_>)
         return;
     }
     let all = ctx.cluster.holders(&row.name, &row.cells);
+    let published = ctx.cluster.published(&row.name);
     let mut told = true;
     for (index, cell) in (0u32..).zip(&row.cells) {
         let one = NodeRow {
@@ -278,6 +279,14 @@ fn devices(sheet: &mut Sheet<'_>, row: &NodeRow, at: Option<u32>, ctx: &Ctx<'_>)
             if let Some((words, meaning)) = faults(reading) {
                 sheet.below(words, meaning);
             }
+        }
+        for taint in published.taints(index) {
+            let meaning = if taint.bars() {
+                Meaning::Warn
+            } else {
+                Meaning::Muted
+            };
+            sheet.below(format!("taint {}", taint.in_words()), meaning);
         }
         let holders = all.get(index as usize).map_or(&[][..], |h| h);
         told &= holders.iter().all(|h| h.told_by.is_some());

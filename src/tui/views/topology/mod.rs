@@ -6,6 +6,7 @@
 mod better;
 mod domain;
 mod gangs;
+mod group;
 mod job;
 mod paint;
 mod rows;
@@ -170,6 +171,14 @@ impl TopologyView {
         };
         let id = row.id;
         if open {
+            // Groups are few, and nobody opens a node to see their names alone.
+            if let What::Node { leaf, .. } = &row.what {
+                let groups = 0..leaf.groups.len();
+                let ids: Vec<Id> = groups
+                    .map(|at| rows::group_id(&leaf.row.name, at))
+                    .collect();
+                self.open.extend(ids);
+            }
             self.open.insert(id);
         } else {
             self.open.remove(&id);
@@ -331,7 +340,9 @@ impl View for TopologyView {
     fn selected(&self) -> Option<Target> {
         match &self.row()?.what {
             What::Branch { way, .. } => Some(Target::Domain(way.clone())),
-            What::Node { leaf, .. } => Some(Target::Node(leaf.row.name.clone())),
+            What::Node { leaf, .. } | What::Group(leaf, _) => {
+                Some(Target::Node(leaf.row.name.clone()))
+            }
             What::Gpu(leaf, index) | What::Instance(leaf, index, _) => {
                 Some(Target::Gpu(leaf.row.name.clone(), *index))
             }
@@ -363,6 +374,7 @@ impl View for TopologyView {
         }
         let mut way = rows::way_to(&leaf);
         way.extend(gpu.map(|_| rows::node_id(name)));
+        way.extend(gpu.and_then(|gpu| rows::group_of(&leaf, gpu)));
         if way.iter().any(|id| !self.open.contains(id)) {
             self.open.extend(way);
             self.chosen = true;

@@ -10,6 +10,7 @@ use tui_tree_widget::{Tree as Widget, TreeItem, TreeState};
 use unicode_width::UnicodeWidthStr;
 
 use super::TopologyView;
+use super::group;
 use super::rows::{Id, Shown, What};
 use super::tree::{Gaps, Leaf, Step, Sum};
 use crate::model::{GpuCell, MigInstance, NodeLinks, truncate_middle};
@@ -343,6 +344,16 @@ fn line(view: &TopologyView, row: &Shown, plan: &Plan, ctx: &Ctx<'_>) -> Line<'s
             pen.figures(plan, &node_figures(leaf, *gangs));
             pen.node_note(view, leaf, plan.notes);
         }
+        What::Group(leaf, at) => {
+            if let Some(group) = leaf.groups.get(*at) {
+                let part = group::part(leaf, group);
+                pen.name(&group.name, room, false, None);
+                pen.figures(plan, &group::figures(&part));
+                pen.text("  ", Meaning::Text);
+                let drawn = gpu_look::row(&part, plan.notes.min(24), ctx);
+                pen.spans.extend(drawn.spans);
+            }
+        }
         What::Gpu(leaf, index) => {
             let Some(cell) = leaf.row.cells.get(*index as usize) else {
                 return Line::default();
@@ -419,13 +430,14 @@ fn links(row: &NodeRow) -> Option<String> {
 }
 
 /// The values of [`FIGURES`]; `None`: not known, which is not zero.
-struct Values {
-    gpus: Option<u32>,
-    used: Option<f64>,
-    free: Option<f64>,
-    hole: Option<(u32, u32)>,
-    gangs: (u32, u32),
-    sick: f64,
+pub(super) struct Values {
+    pub(super) gpus: Option<u32>,
+    pub(super) used: Option<f64>,
+    pub(super) free: Option<f64>,
+    pub(super) hole: Option<(u32, u32)>,
+    /// `None`: not counted.
+    pub(super) gangs: Option<(u32, u32)>,
+    pub(super) sick: f64,
 }
 
 fn branch_figures(sum: &Sum, gangs: (u32, u32)) -> Values {
@@ -435,7 +447,7 @@ fn branch_figures(sum: &Sum, gangs: (u32, u32)) -> Values {
         used: known.then_some(sum.used),
         free: known.then_some(sum.free),
         hole: known.then_some(sum.hole),
-        gangs,
+        gangs: Some(gangs),
         sick: sum.sick,
     }
 }
@@ -447,7 +459,7 @@ fn node_figures(leaf: &Leaf, gangs: (u32, u32)) -> Values {
         used: row.used_gpus,
         free: row.free_gpus,
         hole: leaf.hole.map(|n| (n, 1)),
-        gangs,
+        gangs: Some(gangs),
         sick: row.sick_gpus,
     }
 }
@@ -510,6 +522,7 @@ impl Pen<'_> {
 
     fn figure(&self, figure: Figure, values: &Values) -> (String, Meaning) {
         let unknown = || (self.ctx.glyph(Glyph::Unknown).to_owned(), Meaning::Unknown);
+        let blank = || (String::new(), Meaning::Muted);
         let nothing =
             |text: String, none: bool| (text, if none { Meaning::Muted } else { Meaning::Text });
         match figure {
@@ -530,10 +543,14 @@ impl Pen<'_> {
                 };
                 nothing(text, size == 0)
             }),
-            Figure::Gangs => nothing(format::count(values.gangs.0.into()), values.gangs.0 == 0),
-            Figure::Crossing => nothing(format::count(values.gangs.1.into()), values.gangs.1 == 0),
+            Figure::Gangs => values
+                .gangs
+                .map_or_else(blank, |(n, _)| nothing(format::count(n.into()), n == 0)),
+            Figure::Crossing => values
+                .gangs
+                .map_or_else(blank, |(_, n)| nothing(format::count(n.into()), n == 0)),
             Figure::Sick if values.sick > 0.0 => (format::amount(values.sick), Meaning::Sick),
-            Figure::Sick => (String::new(), Meaning::Muted),
+            Figure::Sick => blank(),
         }
     }
 

@@ -32,6 +32,11 @@ pub(super) fn node_id(name: &str) -> Id {
     below(TOP, ("node", name))
 }
 
+/// The id of a group of a node's GPUs.
+pub(super) fn group_id(name: &str, group: usize) -> Id {
+    below(node_id(name), ("group", group))
+}
+
 /// The id of a GPU.
 pub(super) fn gpu_id(name: &str, index: u32) -> Id {
     below(node_id(name), ("gpu", index))
@@ -62,6 +67,8 @@ pub(super) enum What {
         /// As above.
         gangs: (u32, u32),
     },
+    /// GPUs of a node that share something on its board, by their place among the groups.
+    Group(Arc<Leaf>, usize),
     /// A GPU of a node.
     Gpu(Arc<Leaf>, u32),
     /// A MIG instance of a GPU.
@@ -90,7 +97,10 @@ impl Shown {
     pub(super) fn leaf(&self) -> Option<&Arc<Leaf>> {
         match &self.what {
             What::Branch { .. } => None,
-            What::Node { leaf, .. } | What::Gpu(leaf, _) | What::Instance(leaf, ..) => Some(leaf),
+            What::Node { leaf, .. }
+            | What::Group(leaf, _)
+            | What::Gpu(leaf, _)
+            | What::Instance(leaf, ..) => Some(leaf),
         }
     }
 }
@@ -186,31 +196,54 @@ impl Flatten<'_> {
         if !open {
             return;
         }
-        for (index, cell) in (0u32..).zip(&leaf.row.cells) {
-            let id = gpu_id(&leaf.row.name, index);
-            let count = match cell {
-                GpuCell::Mig { instances, .. } => instances.len(),
-                _ => 0,
-            };
-            let open = count > 0 && self.open.contains(&id);
+        let cells = u32::try_from(leaf.row.cells.len()).unwrap_or(0);
+        for (at, group) in leaf.groups.iter().enumerate() {
+            let id = group_id(&leaf.row.name, at);
+            let open = self.open.contains(&id);
             self.rows.push(Shown {
                 id,
                 shares: Vec::new(),
                 depth: depth + 1,
-                parts: count > 0,
+                parts: true,
                 open,
-                what: What::Gpu(Arc::clone(leaf), index),
+                what: What::Group(Arc::clone(leaf), at),
             });
-            let parts = if open { count } else { 0 };
-            self.rows.extend((0..parts).map(|part| Shown {
-                id: below(id, part),
-                shares: Vec::new(),
-                depth: depth + 2,
-                parts: false,
-                open: false,
-                what: What::Instance(Arc::clone(leaf), index, part),
-            }));
+            let shown = group.gpus.iter().filter(|gpu| open && **gpu < cells);
+            for gpu in shown {
+                self.gpu(leaf, *gpu, depth + 2);
+            }
         }
+        let in_none = |gpu: &u32| !leaf.groups.iter().any(|g| g.gpus.contains(gpu));
+        for gpu in (0..cells).filter(in_none) {
+            self.gpu(leaf, gpu, depth + 1);
+        }
+    }
+
+    /// Adds a GPU and its instances.
+    fn gpu(&mut self, leaf: &Arc<Leaf>, index: u32, depth: u16) {
+        let id = gpu_id(&leaf.row.name, index);
+        let count = match leaf.row.cells.get(index as usize) {
+            Some(GpuCell::Mig { instances, .. }) => instances.len(),
+            _ => 0,
+        };
+        let open = count > 0 && self.open.contains(&id);
+        self.rows.push(Shown {
+            id,
+            shares: Vec::new(),
+            depth,
+            parts: count > 0,
+            open,
+            what: What::Gpu(Arc::clone(leaf), index),
+        });
+        let parts = if open { count } else { 0 };
+        self.rows.extend((0..parts).map(|part| Shown {
+            id: below(id, part),
+            shares: Vec::new(),
+            depth: depth + 1,
+            parts: false,
+            open: false,
+            what: What::Instance(Arc::clone(leaf), index, part),
+        }));
     }
 }
 
@@ -244,6 +277,12 @@ pub(super) fn common(top: &Branch) -> Option<Step> {
         zones += 1;
     }
     found.filter(|_| zones > 1).cloned()
+}
+
+/// The id of the group that a GPU is in.
+pub(super) fn group_of(leaf: &Leaf, gpu: u32) -> Option<Id> {
+    let at = leaf.groups.iter().position(|g| g.gpus.contains(&gpu))?;
+    Some(group_id(&leaf.row.name, at))
 }
 
 /// Ids of the branches on the way to a node.

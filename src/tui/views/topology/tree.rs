@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ahash::AHashMap;
 
 use super::gangs::{Gangs, Held};
-use crate::model::{Cluster, GpuCell, Str, natural_key};
+use crate::model::{BoardGroup, Cluster, GpuCell, Str, board_groups, natural_key};
 use crate::tui::views::node_row::NodeRow;
 
 /// What a branch stands for.
@@ -99,6 +99,8 @@ pub(super) struct Leaf {
     pub(super) hole: Option<u32>,
     /// Pods with GPUs on it, by the gang that they belong to.
     pub(super) held: Held,
+    /// Its GPUs by what they share on the board.
+    pub(super) groups: Box<[BoardGroup]>,
     order: String,
 }
 
@@ -114,6 +116,10 @@ impl Leaf {
                 .free_gpus
                 .map(|_| u32::try_from(free).unwrap_or(u32::MAX)),
             held,
+            groups: {
+                let (ports, table) = cluster.board(&row.name);
+                board_groups(&ports, table.map(|t| &**t)).into()
+            },
             order: natural_key(&row.name),
             row: Arc::new(row),
         }
