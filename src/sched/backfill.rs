@@ -191,16 +191,18 @@ impl Round<'_> {
     }
 
     /// These pods, started now in these places, stand in nobody's reserved place.
-    pub(super) fn keep_clear<'p>(&self, places: impl Iterator<Item = (PodId, &'p Spot)>) -> bool {
+    pub(super) fn keep_clear(&mut self, places: &[(PodId, Spot)]) -> bool {
         if self.reserved.is_empty() {
             return true;
         }
+        let pods: Vec<PodId> = places.iter().map(|(pod, _)| *pod).collect();
+        self.world.look_at(&pods);
         let mut reserved = self.reserved.clone();
-        for (pod, spot) in places {
+        for (pod, spot) in places.iter().copied() {
             if !is_clear(&self.world, &reserved, self.now, pod, spot.row) {
                 return false;
             }
-            take_from(&self.world, &mut reserved, self.now, pod, *spot);
+            take_from(&self.world, &mut reserved, self.now, pod, spot);
         }
         true
     }
@@ -215,6 +217,13 @@ impl Round<'_> {
             .iter()
             .take(64)
             .fold(0, |bits, r| bits << 1 | u64::from(outlasts(r)))
+    }
+
+    /// The same of several pods, each answer once for pods that come one after the other.
+    pub(super) fn all_outlasted(&self, pods: &[PodId]) -> Vec<u64> {
+        let mut all: Vec<u64> = pods.iter().map(|pod| self.outlasted(*pod)).collect();
+        all.dedup();
+        all
     }
 
     /// What is started now is taken from what the reservations leave.

@@ -13,7 +13,7 @@ use super::queue::{Parts, to_milli_gpu};
 use super::reclaim::{Denied, Grade};
 use super::scratch::Scratch;
 use super::state::State;
-use super::turn::{Failed, JobId, PodId, Spot, Verdicts, World};
+use super::turn::{Failed, Hopeless, JobId, PodId, Spot, Verdicts, World};
 use super::view::Siblings;
 use crate::model::{Decision, DecisionKind, Pod, Reason, Str, Uid};
 use crate::plan::{Action, HeldPlace, Hold, Plan};
@@ -52,6 +52,8 @@ pub fn decide(state: &State, now: Timestamp) -> Plan {
         unreservable: BTreeSet::new(),
         ends: None,
         stuck: BTreeMap::new(),
+        unclear: BTreeMap::new(),
+        kept_off: false,
         searches: 0,
         siblings: BTreeMap::new(),
         placed: 0,
@@ -92,6 +94,10 @@ pub(super) struct Round<'a> {
     pub(super) ends: Option<Arc<Ends>>,
     /// Classes that found no row clear of reservations, by what they outlast, and when that was.
     pub(super) stuck: BTreeMap<(ClassId, usize, u64), (u32, usize)>,
+    /// Those that found places in vain, for they are reserved: who, and when that was.
+    pub(super) unclear: BTreeMap<(Hopeless, Vec<u64>), (u32, usize)>,
+    /// A place was found and not taken for that reason.
+    pub(super) kept_off: bool,
     /// Searches for moves so far.
     pub(super) searches: usize,
     /// Siblings of pods that are kept apart, with those placed in this round.

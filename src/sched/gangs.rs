@@ -14,6 +14,10 @@ use super::turn::{PodId, Spot, Unit};
 use super::view::RowId;
 use crate::model::{FilterCount, Reason, Str, Uid};
 
+fn spots<'p>(placed: impl Iterator<Item = &'p Placed>) -> Vec<(PodId, Spot)> {
+    placed.map(|(pod, spot, _)| (*pod, *spot)).collect()
+}
+
 /// A pod that can be placed.
 type Member = (PodId, ClassId);
 
@@ -107,7 +111,7 @@ impl Round<'_> {
             for level in levels {
                 if self.beside(class, anchor, level, pool) {
                     let placed = self.dealt(&[(pod, class)], mark, None);
-                    if self.keep_clear(placed.iter().map(|(pod, spot, _)| (*pod, spot))) {
+                    if self.keep_clear(&spots(placed.iter())) {
                         return Ok(placed);
                     }
                     self.scratch.undo(mark);
@@ -203,10 +207,10 @@ impl Round<'_> {
         }
     }
 
-    fn all_in(&self, placed: &[Option<Placed>], pool: usize) -> bool {
-        let places = || placed.iter().flatten();
-        places().all(|(_, spot, _)| self.world.is_in(spot.row, pool))
-            && self.keep_clear(places().map(|(pod, spot, _)| (*pod, spot)))
+    fn all_in(&mut self, placed: &[Option<Placed>], pool: usize) -> bool {
+        let places = spots(placed.iter().flatten());
+        let inside = |(_, spot): &(PodId, Spot)| self.world.is_in(spot.row, pool);
+        places.iter().all(inside) && self.keep_clear(&places)
     }
 
     /// As many as can be in one domain of the level that is required, at least as many as the job
@@ -446,14 +450,15 @@ impl Round<'_> {
         let mark = self.scratch.mark();
         let mut best: (usize, Box<[FilterCount]>) = (0, Box::default());
         for order in self.orders(able) {
-            let (spots, stopped) = self.try_each(&order, unit.need, pool);
-            if spots.len() >= unit.need {
-                return Ok(spots);
+            let (places, stopped) = self.try_each(&order, unit.need, pool);
+            if places.len() >= unit.need && self.keep_clear(&spots(places.iter())) {
+                return Ok(places);
             }
             let filters = stopped.map_or_else(Box::default, |class| self.scratch.filters(class));
             // The reason is asked for while the others hold their places.
-            if best.1.is_empty() || spots.len() > best.0 {
-                best = (spots.len(), filters);
+            let fits = places.len().min(unit.need.saturating_sub(1));
+            if best.1.is_empty() || fits > best.0 {
+                best = (fits, filters);
             }
             self.scratch.undo(mark);
         }

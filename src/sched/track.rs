@@ -28,9 +28,13 @@ impl State {
                 let class = Class::of_pod(pod, &self.config);
                 tracked.class = Some(self.classes.shared(class));
             }
+            // It may have been left alone for its age.
+            let older = tracked.pod.started != pod.started;
             tracked.pod = pod.clone();
             if leaves && tracked.place.is_some() {
                 self.deleting.insert(uid.clone());
+                self.freed += 1;
+            } else if older {
                 self.freed += 1;
             }
             self.changed.push(uid);

@@ -8,6 +8,9 @@
 //! - in its own queue, strictly lower priority;
 //! - above its guarantee, strictly lower priority up to a bound, where the queue says so;
 //! - inside its guarantee and if nothing else serves: a job that straddles its queue's guarantee.
+//!
+//! What a queue has above its guarantee is what has started: a place that is held may come to
+//! nothing, and then the queue would be left with less than it is due.
 
 use crate::model::ReclaimFrom;
 use crate::sched::queue::{Parts, QueueId};
@@ -137,7 +140,7 @@ impl World<'_> {
         parts: Parts,
     ) -> Option<Grade> {
         let job = self.job(victim)?;
-        if !job.preemptible || victim == claimant.unit.job {
+        if !job.preemptible || victim == claimant.unit.job || self.served.contains(&victim) {
             return None;
         }
         let preemption = self.tree.node(claimant.queue).preemption;
@@ -156,7 +159,9 @@ impl World<'_> {
             ReclaimFrom::LowerPriority => lower,
             ReclaimFrom::Any => true,
         };
-        let above = self.used(pool, theirs) > due(theirs);
+        // What is only held for them may come to nothing.
+        let theirs_now = self.started(pool, theirs);
+        let above = theirs_now > due(theirs);
         if !above {
             return None;
         }
@@ -167,7 +172,7 @@ impl World<'_> {
         }
         if allowed && let Some(shares) = claimant.shares {
             let share = |q: QueueId| shares.get(q.0).copied().unwrap_or(0);
-            if after <= share(mine) && stays && self.used(pool, theirs) - parts >= share(theirs) {
+            if after <= share(mine) && stays && theirs_now - parts >= share(theirs) {
                 return Some(Grade::Share);
             }
         }
@@ -188,7 +193,7 @@ impl World<'_> {
             if at != to {
                 due = due.min(self.tree.node(node.parent).due(pool).guaranteed);
             }
-            if self.used(pool, at) - parts < due && due > 0 {
+            if self.started(pool, at) - parts < due && due > 0 {
                 return false;
             }
             if at == to {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use super::claim::Claimant;
 use super::victim::Victim;
 use crate::sched::queue::Parts;
-use crate::sched::turn::{JobId, JobRow, Openings, PodId, Search, Spot, World};
+use crate::sched::turn::{JobId, Openings, PodId, Search, Spot, World};
 use crate::sched::view::RowId;
 
 /// A proven set of moves.
@@ -162,8 +162,17 @@ impl World<'_> {
         crate::sched::queue::of_milli_gpu(free.saturating_add(1)) >= asked || asked == 0
     }
 
+    /// A gang that has lost pods would not be bound again, for it is too few.
     fn may_move(&self, job: JobId) -> bool {
-        self.job(job).is_some_and(JobRow::is_movable)
+        let Some(row) = self.job(job).filter(|row| row.is_movable()) else {
+            return false;
+        };
+        if row.min <= 1 {
+            return true;
+        }
+        let ran = |p: &&PodId| self.pod(**p).is_some_and(|p| !p.waiting);
+        let ran = row.pods.iter().filter(ran).count();
+        u32::try_from(ran).is_ok_and(|ran| ran >= row.min)
     }
 
     /// One try, in which the `skipped` cheapest nodes to begin with are left out.

@@ -69,7 +69,7 @@ impl World<'_> {
         };
         let pool = claimant.pool;
         let due = |q: QueueId| self.tree.node(q).due(pool).guaranteed;
-        let used = self.used(pool, theirs);
+        let used = self.started(pool, theirs);
         if used <= due(theirs) {
             return false;
         }

@@ -16,6 +16,7 @@ mod gangs;
 mod guards;
 mod history;
 mod hostile;
+mod lives;
 mod moves;
 mod naive;
 mod optimal;

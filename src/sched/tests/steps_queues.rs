@@ -288,14 +288,8 @@ impl Life {
             return;
         }
         let (_, payer) = part(&mine, &theirs).expect("neither is above the other");
-        // A place that is held counts as used.
-        let held = self.state.holds.all().flat_map(|(_, places)| places);
-        let held = held.filter(|h| {
-            let path = realm.path(&h.pod).unwrap_or_default();
-            path.iter().any(|queue| queue == payer)
-        });
-        let held: i64 = held.map(|h| gpus(&h.pod)).sum();
-        let uses = held + used.get(payer).copied().unwrap_or(0);
+        // A place that is held may come to nothing: only what runs counts.
+        let uses = used.get(payer).copied().unwrap_or(0);
         let due = realm.guaranteed(payer);
         assert!(
             uses > due,
@@ -373,12 +367,6 @@ impl Life {
                     || of(p) && binds.contains_key(&*p.meta.name)
             };
             let stay = realm.pods.values().filter(stays).count();
-            // What is left of a gang that lost others has no less afterwards.
-            let before = realm.pods.values().filter(|p| of(p) && Realm::runs(p));
-            let min = min.min(match before.count() {
-                0 => min,
-                ran => ran,
-            });
             let places = held.get(&hold.owner).map_or(0, Vec::len);
             assert!(
                 places + stay >= min,

@@ -90,6 +90,7 @@ impl<'a> World<'a> {
             piled: BTreeMap::new(),
             spared: Spared::default(),
             given_up: Vec::new(),
+            served: BTreeSet::new(),
             spent: spent(state),
             t: kept.unwrap_or_default(),
         };
@@ -122,7 +123,7 @@ impl<'a> World<'a> {
         self.t.capacity.resize(pools, 0);
         self.t.running.resize(queues, Arc::default());
         self.t.priorities.resize(queues, BTreeMap::new());
-        for lists in [&mut self.t.used, &mut self.t.firm] {
+        for lists in [&mut self.t.used, &mut self.t.firm, &mut self.t.held] {
             lists.resize(pools, Vec::new());
             for list in lists {
                 list.resize(queues, 0);

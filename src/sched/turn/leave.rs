@@ -40,7 +40,8 @@ impl World<'_> {
             return;
         }
         let mut by_owner: BTreeMap<Str, Vec<JobId>> = BTreeMap::new();
-        for id in &self.t.waiting {
+        // Those of a gang with too few pods are only told so.
+        for id in self.t.waiting.union(&self.t.telling) {
             if let Some(job) = self.job(*id) {
                 by_owner.entry(job.owner.clone()).or_default().push(*id);
             }
@@ -48,11 +49,18 @@ impl World<'_> {
         for (owner, places) in state.holds.all() {
             let jobs = by_owner.get(owner).map_or(&[][..], |j| j);
             let mark = self.mark();
-            let all = places.iter().all(|p| self.give_place(jobs, p).is_some());
-            if all && places.iter().all(|p| self.is_within_limits(p)) {
+            let mut kept = 0;
+            let all = places.iter().all(|place| {
+                let taken = self.give_place(jobs, place);
+                kept += u32::from(taken == Some(false));
+                taken.is_some()
+            });
+            let serves = all && jobs.iter().all(|job| self.may_start(*job, kept));
+            if serves && places.iter().all(|p| self.is_within_limits(p)) {
                 self.t.leaving = true;
             } else {
-                // Whoever was to leave stays, the room went to somebody else, or a limit was lowered.
+                // Whoever was to leave stays, the room went to somebody else, a limit was lowered,
+                // or the gang has lost others meanwhile.
                 self.undo(mark);
                 self.given_up.push(owner.clone());
             }
@@ -79,7 +87,14 @@ impl World<'_> {
             })
     }
 
-    fn give_place(&mut self, jobs: &[JobId], held: &Held) -> Option<()> {
+    /// With its places and so many that are kept for pods to come the gang has enough.
+    fn may_start(&self, job: JobId, kept: u32) -> bool {
+        self.job(job)
+            .is_none_or(|j| j.gang.is_none() || j.placed.saturating_add(kept) >= j.min)
+    }
+
+    /// Tells whether a pod has taken the place; `None` when there is no room for it.
+    fn give_place(&mut self, jobs: &[JobId], held: &Held) -> Option<bool> {
         let row = self.state.rows.id(&held.place.node)?;
         let class = Arc::new(Class::of_pod(&held.pod, &self.state.config));
         let shape = self.t.by_class.get(&class).copied();
@@ -96,7 +111,7 @@ impl World<'_> {
             self.look(shape);
             let spot = self.spot_on(pod, row)?;
             self.put(pod, spot);
-            return Some(());
+            return Some(true);
         }
         // Whoever it is held for has not come back yet.
         let known = self.row(row)?;
@@ -106,6 +121,6 @@ impl World<'_> {
             .assign(&class.ask, &known.gpus, held.place.device, prices);
         let queue = self.tree.known_namespace(&held.pod.meta.namespace).ok()?;
         self.take(row, class, devices, queue);
-        Some(())
+        Some(false)
     }
 }

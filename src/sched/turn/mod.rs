@@ -2,6 +2,7 @@
 //! round that goes through the queues in their order.
 
 mod build;
+mod displace;
 mod gang;
 mod guard;
 mod leave;
@@ -20,9 +21,9 @@ pub(super) use gang::Search;
 pub(super) use guard::Spared;
 pub(super) use openings::Openings;
 pub(super) use order::{Lines, Ratio, Unit};
-pub(super) use round::Failed;
+pub(super) use round::{Failed, Hopeless};
 pub(super) use shape::{ShapeId, parts_of};
 #[cfg(test)]
 pub(super) use tables::kept_unlike;
 pub(super) use tables::{Kept, Verdicts};
-pub(super) use world::{JobId, JobRow, PodId, PodRow, Spot, World};
+pub(super) use world::{JobId, PodId, PodRow, Spot, World};

@@ -1,32 +1,27 @@
 //! One round: whose turn it is starts, waits for a place that becomes free, lets others move or
 //! leave, or is told why not.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::gang::Search;
 use super::order::{Lines, Unit};
 use super::shape::ShapeId;
 use super::tables::Verdicts;
 use super::world::{JobId, PodId, Spot, World};
 use crate::model::Reason;
 use crate::sched::decide::{Placed, Round};
-use crate::sched::fabric::Level;
-use crate::sched::gang_place::Part;
 use crate::sched::queue::{Parts, QueueId, aged_weight};
-use crate::sched::reclaim::{Claimant, Denied, Moves, Victim};
+use crate::sched::reclaim::Denied;
 use crate::sched::topology::Wish;
 use crate::sched::view::RowId;
 
-/// A start that was tried and failed: nothing has become free since, so it fails again.
-pub(in crate::sched) type Failed = (Vec<ShapeId>, usize, Wish, usize);
+/// A start that was tried and failed: nothing has become free since, so it fails again. One pod
+/// beyond those that a job needs is not worth a move: the last tells that moves were looked for.
+pub(in crate::sched) type Failed = (Vec<ShapeId>, usize, Wish, usize, bool);
 /// The same with queue, priority and right to preempt: no victims were found either.
 pub(in crate::sched) type Hopeless = (QueueId, i32, bool, Failed);
-
-/// Nodes that are searched for moves in one round, all searches together.
-const MOST_SEARCHED: usize = 16_384;
 
 impl World<'_> {
     /// What each queue is due in each pool, by what runs and what waits.
@@ -286,13 +281,13 @@ impl Round<'_> {
     }
 
     /// Nothing starts on a row now that would stand in the way of what is held there.
-    fn cap(&mut self, row: RowId) {
+    pub(super) fn cap(&mut self, row: RowId) {
         if let Some(later) = self.world.slot(row) {
             self.scratch.cap(row, later);
         }
     }
 
-    fn held_pods(&self, id: JobId) -> Vec<PodId> {
+    pub(super) fn held_pods(&self, id: JobId) -> Vec<PodId> {
         let pods = self.world.job(id).map_or(&[][..], |j| &j.pods);
         let held = |p: &PodId| {
             self.world
@@ -391,211 +386,12 @@ impl Round<'_> {
 
     pub(in crate::sched) fn signature(&self, unit: &Unit, pool: usize) -> Option<Failed> {
         let job = self.world.job(unit.job)?;
-        if job.placed > 0 && job.wish != Wish::default() {
+        // Where its other pods are counts, and they do not move for it.
+        if job.placed > 0 && (job.wish != Wish::default() || !unit.surplus) {
             return None;
         }
         let mut shapes: Vec<ShapeId> = unit.pods.iter().map(|p| self.world.shape_of(*p)).collect();
         shapes.sort_unstable();
-        Some((shapes, unit.need, job.wish, pool))
-    }
-
-    /// Places that become free, then moves, then victims.
-    fn displace(&mut self, unit: &Unit, pool: usize) -> bool {
-        let signature = self.signature(unit, pool);
-        let job = self.world.job(unit.job);
-        let rights = job.map(|j| (j.queue, j.priority, j.may_preempt && !unit.surplus));
-        let known = match (&signature, rights) {
-            (Some(s), Some((queue, priority, may))) => Some((queue, priority, may, s.clone())),
-            _ => None,
-        };
-        if known
-            .as_ref()
-            .is_some_and(|k| self.verdicts.hopeless.contains(k))
-        {
-            return false;
-        }
-        let seen = signature
-            .as_ref()
-            .is_some_and(|s| self.verdicts.failed.contains(s));
-        self.look_by_views(&unit.pods);
-        self.world.look_at(&unit.pods);
-        let done = (!seen && self.leaving && self.wait_for_room(unit, pool))
-            || (!seen && self.state.config.moves && !unit.surplus && self.move_others(unit, pool))
-            || self.displace_within(unit, pool);
-        if !done {
-            self.verdicts.failed.extend(signature);
-            if std::mem::take(&mut self.world.exhausted) {
-                self.plan.more = true;
-            } else {
-                self.verdicts.hopeless.extend(known);
-            }
-        }
-        done
-    }
-
-    fn search<'u>(unit: &'u Unit, pool: usize) -> Search<'u> {
-        Search {
-            job: unit.job,
-            pods: &unit.pods,
-            need: unit.need,
-            pool,
-        }
-    }
-
-    fn wait_for_room(&mut self, unit: &Unit, pool: usize) -> bool {
-        if !self.world.place(&Self::search(unit, pool)) {
-            return false;
-        }
-        let places = self.world.places_of(&unit.pods);
-        self.hold(unit.job, &places);
-        true
-    }
-
-    /// The job's places, which the picture has, are held from now on.
-    fn hold(&mut self, job: JobId, places: &[(PodId, Spot)]) {
-        let rows: BTreeSet<RowId> = places.iter().map(|(_, s)| s.row).collect();
-        for row in rows {
-            self.cap(row);
-        }
-        self.keep(job, places);
-        let evictions = std::mem::take(&mut self.evictions);
-        if !evictions.is_empty() {
-            self.plan.groups.push(evictions);
-        }
-        self.leaving = true;
-        self.ends = None;
-        self.verdicts.failed.clear();
-        self.verdicts.hopeless.clear();
-    }
-
-    /// What is known of each node for a class need not be found out for its shape again.
-    fn look_by_views(&mut self, pods: &[PodId]) {
-        let mut last = None;
-        for pod in pods {
-            let shape = self.world.shape_of(*pod);
-            if last.replace(shape) == Some(shape) || self.world.is_looked_at(shape) {
-                continue;
-            }
-            let class = self.world.shapes.get(shape.0).and_then(|s| s.waiting);
-            if let Some(view) = class.and_then(|class| self.scratch.view(class)) {
-                self.world.look_by(shape, |row| view.lets_in(row));
-            }
-        }
-    }
-
-    /// Whether enough of the pods have room somewhere within the level that they require, each
-    /// class seen alone. While nobody leaves, what is free now is free later.
-    fn could_start(&mut self, unit: &Unit) -> bool {
-        let required = self.world.job(unit.job).and_then(|j| j.wish.required);
-        let anywhere = required.is_none_or(|level| level == Level::CLUSTER);
-        let mut parts: Vec<Part> = Vec::new();
-        for pod in &unit.pods {
-            let shape = self.world.shape_of(*pod);
-            let Some(class) = self.world.shapes.get(shape.0).and_then(|s| s.waiting) else {
-                return true;
-            };
-            if anywhere && unit.need == 1 {
-                // To count is not worth the while.
-                if self.scratch.fits(class) > 0 {
-                    return true;
-                }
-                continue;
-            }
-            match parts.iter_mut().find(|p| p.class == class) {
-                Some(part) => part.pods += 1,
-                None => parts.push(Part { class, pods: 1 }),
-            }
-        }
-        let most = self.scratch.most_within(&parts, required);
-        usize::try_from(most).is_ok_and(|most| most >= unit.need)
-    }
-
-    fn move_others(&mut self, unit: &Unit, pool: usize) -> bool {
-        if !self.leaving && self.world.movable == 0 && !self.could_start(unit) {
-            return false;
-        }
-        // One more search is not worth the time of all others.
-        let most = MOST_SEARCHED / self.state.rows.slots.len().max(1);
-        self.searches += 1;
-        if self.searches > most.max(2) {
-            return false;
-        }
-        let Some(found) = self.world.find_moves(&Self::search(unit, pool)) else {
-            return false;
-        };
-        self.carry_out(unit.job, &found);
-        true
-    }
-
-    fn carry_out(&mut self, for_job: JobId, found: &Moves) {
-        self.evict(for_job, &found.victims);
-        let mut by_job: BTreeMap<JobId, Vec<(PodId, Spot)>> = BTreeMap::new();
-        for (pod, old, new) in &found.moved {
-            self.world.send_off(*pod);
-            self.leave(*pod, *old, for_job, None);
-            let job = self.world.pod(*pod).map_or(for_job, |p| p.job);
-            by_job.entry(job).or_default().push((*pod, *new));
-        }
-        for (pod, spot) in found.placed.iter().chain(by_job.values().flatten()) {
-            self.world.put(*pod, *spot);
-        }
-        for (pod, ..) in &found.moved {
-            self.world.waits_again(*pod);
-        }
-        self.hold(for_job, &found.placed);
-        for (job, places) in by_job {
-            self.hold(job, &places);
-        }
-    }
-
-    fn displace_within(&mut self, unit: &Unit, pool: usize) -> bool {
-        let Some(job) = self.world.job(unit.job).cloned() else {
-            return false;
-        };
-        if unit.surplus || !job.may_preempt || !self.state.config.preemption {
-            return false;
-        }
-        let shares = self.shares.get(pool).cloned().unwrap_or_default();
-        let search = Self::search(unit, pool);
-        let mut claimant = Claimant {
-            unit,
-            queue: job.queue,
-            priority: job.priority,
-            pool,
-            shares: self.state.config.fair_reclaim.then_some(&shares[..]),
-            straddling: false,
-        };
-        let mut found = self.world.find_victims(&claimant, &search, &shares);
-        if found.is_none() && self.state.config.moves {
-            let moves = self
-                .world
-                .find_victims_and_moves(&claimant, &search, &shares);
-            if let Some(moves) = moves {
-                self.carry_out(unit.job, &moves);
-                return true;
-            }
-        }
-        if found.is_none() {
-            claimant.straddling = true;
-            found = self.world.find_victims(&claimant, &search, &shares);
-        }
-        let Some(found) = found else {
-            return false;
-        };
-        self.evict(unit.job, &found.victims);
-        for (pod, spot) in &found.placed {
-            self.world.put(*pod, *spot);
-        }
-        self.hold(unit.job, &found.placed);
-        true
-    }
-
-    fn evict(&mut self, for_job: JobId, victims: &[Victim]) {
-        for victim in victims {
-            for (pod, spot) in &victim.pods {
-                self.world.send_off(*pod);
-                self.leave(*pod, *spot, for_job, Some(victim.grade));
-            }
-        }
+        Some((shapes, unit.need, job.wish, pool, !unit.surplus))
     }
 }

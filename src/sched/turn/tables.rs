@@ -186,6 +186,8 @@ pub(in crate::sched) struct Tables {
     pub(super) used: Vec<Vec<Parts>>,
     /// The part of it that cannot be preempted.
     pub(super) firm: Vec<Vec<Parts>>,
+    /// The part of it that is held for pods which have not started.
+    pub(super) held: Vec<Vec<Parts>>,
     /// Each pod of ours has a seat, which stays the same while the pod lives.
     pub(super) seats: UidMap<u32>,
     /// By seat: the pod and its job.
@@ -372,6 +374,11 @@ impl Tables {
                 "firm",
                 format!("{:?}", self.firm),
                 format!("{:?}", other.firm),
+            ),
+            (
+                "held",
+                format!("{:?}", self.held),
+                format!("{:?}", other.held),
             ),
             (
                 "waiting",

@@ -43,6 +43,8 @@ pub(in crate::sched) struct World<'a> {
     pub(in crate::sched) spared: Spared,
     /// Jobs whose held places will not become free.
     pub(in crate::sched) given_up: Vec<Str>,
+    /// Jobs for which others leave in this round, and those that move: what runs of them stays.
+    pub(in crate::sched) served: BTreeSet<JobId>,
     /// By budget: pods that leave in this round and count in it.
     pub(super) spent: Vec<i64>,
     pub(super) t: Tables,
@@ -62,15 +64,34 @@ impl std::ops::DerefMut for World<'_> {
     }
 }
 
+/// Room that is kept for a pod which does not exist (yet).
+const KEPT: Sums = Sums {
+    used: true,
+    firm: false,
+    held: true,
+};
+
+/// In which sums a place counts.
+#[derive(Clone, Copy)]
+struct Sums {
+    used: bool,
+    firm: bool,
+    held: bool,
+}
+
 impl Tables {
     /// A queue and all above it use so much more.
-    fn count(&mut self, tree: &Tree, queue: QueueId, pool: usize, parts: Parts, firm: bool) {
+    fn count(&mut self, tree: &Tree, queue: QueueId, pool: usize, parts: Parts, sums: Sums) {
         if parts == 0 {
             return;
         }
         let mut at = queue;
         loop {
-            for (list, counts) in [(&mut self.used, true), (&mut self.firm, firm)] {
+            for (list, counts) in [
+                (&mut self.used, sums.used),
+                (&mut self.firm, sums.firm),
+                (&mut self.held, sums.held),
+            ] {
                 if counts && let Some(sum) = list.get_mut(pool).and_then(|l| l.get_mut(at.0)) {
                     *sum += parts;
                 }
@@ -82,13 +103,44 @@ impl Tables {
         }
     }
 
-    /// Counts a pod's place in its queue, or out of it.
-    fn count_pod(&mut self, tree: &Tree, job: JobId, counted: (usize, Parts), sign: i64) {
+    /// Counts a pod's place in its queue, or out of it; one that waits has it held.
+    fn count_pod(
+        &mut self,
+        tree: &Tree,
+        job: JobId,
+        counted: (usize, Parts),
+        sign: i64,
+        held: bool,
+    ) {
         let Some((queue, firm)) = self.jobs.get(job.0).map(|j| (j.queue, !j.preemptible)) else {
             return;
         };
+        let sums = Sums {
+            used: true,
+            firm,
+            held,
+        };
         let (pool, parts) = counted;
-        self.count(tree, queue, pool, sign * parts, firm);
+        self.count(tree, queue, pool, sign * parts, sums);
+    }
+
+    /// A pod waits for its place, or has started there.
+    fn set_waiting(&mut self, tree: &Tree, pod: PodId, waiting: bool) {
+        let Some(row) = self.pods.get_mut(pod.0) else {
+            return;
+        };
+        let before = std::mem::replace(&mut row.waiting, waiting);
+        let (job, (pool, parts)) = (row.job, row.counted);
+        let Some(queue) = self.jobs.get(job.0).map(|j| j.queue) else {
+            return;
+        };
+        let sums = Sums {
+            used: false,
+            firm: false,
+            held: true,
+        };
+        let sign = i64::from(waiting) - i64::from(before);
+        self.count(tree, queue, pool, sign * parts, sums);
     }
 }
 
@@ -194,6 +246,13 @@ impl<'a> World<'a> {
         list.and_then(|l| l.get(queue.0)).copied().unwrap_or(0)
     }
 
+    /// What of it is not only held for pods that have not started.
+    pub(in crate::sched) fn started(&self, pool: usize, queue: QueueId) -> Parts {
+        let list = self.t.held.get(pool);
+        let held = list.and_then(|l| l.get(queue.0)).copied().unwrap_or(0);
+        self.used(pool, queue) - held
+    }
+
     /// What of it cannot be preempted.
     pub(in crate::sched) fn firm(&self, pool: usize, queue: QueueId) -> Parts {
         let list = self.t.firm.get(pool);
@@ -268,17 +327,13 @@ impl<'a> World<'a> {
             match undo {
                 Undo::Place(pod, before) => self.set(pod, before),
                 Undo::Waited(pod) => {
+                    self.t.set_waiting(&self.tree, pod, true);
                     if let Some(row) = self.t.pods.get_mut(pod.0) {
-                        row.waiting = true;
                         row.began = None;
                         row.left_alone = false;
                     }
                 }
-                Undo::Ran(pod) => {
-                    if let Some(row) = self.t.pods.get_mut(pod.0) {
-                        row.waiting = false;
-                    }
-                }
+                Undo::Ran(pod) => self.t.set_waiting(&self.tree, pod, false),
                 Undo::Gave(row, class, held) => {
                     self.t.journal.push(row);
                     if let Some(slot) = self.t.slots.get_mut(row.0) {
@@ -292,7 +347,7 @@ impl<'a> World<'a> {
                     }
                 }
                 Undo::Counted(queue, pool, parts) => {
-                    self.t.count(&self.tree, queue, pool, -parts, false);
+                    self.t.count(&self.tree, queue, pool, -parts, KEPT);
                 }
                 Undo::Spent(budget, pods) => self.count_spent(budget, -pods),
             }
@@ -318,8 +373,11 @@ impl<'a> World<'a> {
     /// A pod with a place starts there now.
     pub(in crate::sched) fn begin(&mut self, pod: PodId) {
         let now = self.now;
-        if let Some(row) = self.t.pods.get_mut(pod.0).filter(|p| p.waiting) {
-            row.waiting = false;
+        if self.pod(pod).is_none_or(|p| !p.waiting) {
+            return;
+        }
+        self.t.set_waiting(&self.tree, pod, false);
+        if let Some(row) = self.t.pods.get_mut(pod.0) {
             row.began = Some(now);
             // Who starts in this round does not leave in it.
             row.left_alone = true;
@@ -330,8 +388,8 @@ impl<'a> World<'a> {
     /// A pod that moves waits for its new place: it runs nowhere meanwhile, and cannot leave a
     /// second time.
     pub(in crate::sched) fn waits_again(&mut self, pod: PodId) {
-        if let Some(row) = self.t.pods.get_mut(pod.0).filter(|p| !p.waiting) {
-            row.waiting = true;
+        if self.pod(pod).is_some_and(|p| !p.waiting) {
+            self.t.set_waiting(&self.tree, pod, true);
             self.t.log.push(Undo::Ran(pod));
         }
     }
@@ -347,6 +405,7 @@ impl<'a> World<'a> {
         };
         let old = std::mem::replace(&mut row.spot, spot);
         let before = std::mem::replace(&mut row.counted, counted);
+        let waits = row.waiting;
         if let Some(job) = t.jobs.get_mut(job.0) {
             job.placed = job.placed + u32::from(spot.is_some()) - u32::from(old.is_some());
         }
@@ -364,8 +423,8 @@ impl<'a> World<'a> {
         {
             slot.take(&class.ask, spot.held);
         }
-        t.count_pod(&self.tree, job, before, -1);
-        t.count_pod(&self.tree, job, counted, 1);
+        t.count_pod(&self.tree, job, before, -1, waits);
+        t.count_pod(&self.tree, job, counted, 1, waits);
     }
 
     /// A bound pod, which its row counts already: its queue does not yet.
@@ -381,14 +440,14 @@ impl<'a> World<'a> {
         if let Some(job) = self.t.jobs.get_mut(job.0) {
             job.placed += 1;
         }
-        self.t.count_pod(&self.tree, job, counted, 1);
+        self.t.count_pod(&self.tree, job, counted, 1, false);
     }
 
     /// A bound pod that is no part of the picture any more: its row is another's to count.
     pub(super) fn count_out(&mut self, id: PodId) {
         if let Some(row) = self.pod(id).filter(|p| p.spot.is_some()) {
             let (job, counted) = (row.job, row.counted);
-            self.t.count_pod(&self.tree, job, counted, -1);
+            self.t.count_pod(&self.tree, job, counted, -1, false);
         }
     }
 
@@ -417,7 +476,7 @@ impl<'a> World<'a> {
         let mem = self.row(row).and_then(|r| r.gpus.memory_mib);
         let (pool, parts) = (self.pool(row), parts_of(&class, mem));
         self.t.log.push(Undo::Took(row, class, held));
-        self.t.count(&self.tree, queue, pool, parts, false);
+        self.t.count(&self.tree, queue, pool, parts, KEPT);
         self.t.log.push(Undo::Counted(queue, pool, parts));
     }
 
