@@ -144,11 +144,9 @@ fn from(matrix: &LinkMatrix, places: &Places<'_>) -> String {
         "No NVLinks by the model."
     };
     let places = match places {
+        _ if matrix.told => "NUMA and PCIe by the ResourceSlices of the node.".to_owned(),
         Places::Asked => "NUMA and PCIe: asking the server for its ResourceSlices.".to_owned(),
         Places::Failed(why) => format!("NUMA and PCIe are not known: {why}"),
-        Places::Told(_) if matrix.told => {
-            "NUMA and PCIe by the ResourceSlices of the node.".to_owned()
-        }
         Places::Told(_) => {
             "NUMA and PCIe are not known: no ResourceSlice of NVIDIA's DRA driver tells \
                             them for this node."

@@ -348,3 +348,57 @@ fn pictures_of_the_tree() {
         insta::assert_snapshot!(format!("topology-open-{}", look.name), shots);
     }
 }
+
+/// The GPUs of a node by what they share on its board, where its driver publishes that.
+#[test]
+fn gpus_of_a_node_are_grouped_as_its_board_is() {
+    let mut cluster = gpudeck::model::Cluster::new();
+    for report in fixture::live() {
+        cluster.apply(&report);
+    }
+    cluster.apply(&fixture::node(&NodeSpec {
+        name: "hgx-t02.lab.example",
+        labels: &[
+            ("nvidia.com/gpu.product", "NVIDIA-H100-80GB-HBM3"),
+            ("nvidia.com/gpu.count", "8"),
+        ],
+        devices: &[("gpu", 8)],
+        ..NodeSpec::default()
+    }));
+    cluster.apply(&fixture::pod(&PodSpec {
+        ns: "a",
+        name: "p",
+        node: Some("hgx-t02.lab.example"),
+        devices: &[("gpu", 3)],
+        ..PodSpec::default()
+    }));
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = root.join("tests/data/samples/dra/resourceslices-full-gpu-taints.json");
+    let list: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let mut decoder = gpudeck::cluster::decode::Decoder::new();
+    let kind = gpudeck::model::Kind::Foreign(gpudeck::model::ForeignKind::ResourceSlice);
+    for object in list["items"].as_array().unwrap() {
+        let read = decoder.decode(kind, &object.to_string()).unwrap();
+        cluster.apply(&read.into_set());
+    }
+    let stage = Stage::new(cluster, TRUE);
+    let mut tree = view(ViewId::Topology);
+    stage.draw(&mut *tree, 100, 20);
+    // Also a GPU inside of a closed group is found.
+    assert!(tree.select(&Target::Gpu("hgx-t02.lab.example".into(), 5)));
+    stage.draw(&mut *tree, 100, 20);
+    assert_eq!(
+        tree.selected(),
+        Some(Target::Gpu("hgx-t02.lab.example".into(), 5))
+    );
+    let picture = text(&stage.draw(&mut *tree, 100, 20));
+    assert!(!picture.contains("gpu 0"), "{picture}");
+    assert!(tree.select(&Target::Node("hgx-t02.lab.example".into())));
+    stage.draw(&mut *tree, 100, 20);
+    for motion in [Motion::Left, Motion::Right] {
+        tree.motion(motion);
+        stage.draw(&mut *tree, 100, 20);
+    }
+    insta::assert_snapshot!(text(&stage.draw(&mut *tree, 80, 18)));
+}

@@ -1,7 +1,9 @@
 //! The link matrix of a node: by its model at once, and by the server's word when that comes.
 
 use super::sample::Desk;
-use crate::model::GpuPort;
+use std::sync::Arc;
+
+use crate::model::{Change, Delta, GpuNode, GpuPort, Meta, TopoTable, Uid};
 use crate::tui::app::{Cmd, Msg};
 
 fn ports() -> Vec<GpuPort> {
@@ -59,4 +61,33 @@ fn links_are_by_model_at_once_and_places_by_the_servers_word() {
         "{}",
         desk.screen()
     );
+}
+
+/// What the node's own driver says wins over what its model would have.
+#[test]
+fn a_nodes_own_table_is_shown_with_what_is_weak_and_the_closest_nics() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = root.join("tests/data/samples/topo/hgx-h100-10nic-tabs.txt");
+    let table = TopoTable::read(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let mut desk = Desk::of_nodes(2);
+    desk.size = (200, 50);
+    desk.deltas(vec![Delta::GpuNode(Change::Set(Arc::new(GpuNode {
+        meta: Meta {
+            name: "n0001".into(),
+            uid: Uid("g".into()),
+            ..Meta::default()
+        },
+        topology: Some(Arc::new(table)),
+        ..GpuNode::default()
+    })))]);
+    desk.press("j m");
+    let screen = desk.screen();
+    for text in [
+        "GPU4 and GPU6 have 17 NVLinks, fewer than the others",
+        "closest NICs",
+        "GPU7     PXB  mlx5_9",
+        "As the node's own driver tells",
+    ] {
+        assert!(screen.contains(text), "{text}: {screen}");
+    }
 }

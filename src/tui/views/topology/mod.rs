@@ -5,8 +5,8 @@
 
 mod better;
 mod domain;
+mod figures;
 mod gangs;
-mod group;
 mod job;
 mod paint;
 mod rows;

@@ -10,7 +10,7 @@ use tui_tree_widget::{Tree as Widget, TreeItem, TreeState};
 use unicode_width::UnicodeWidthStr;
 
 use super::TopologyView;
-use super::group;
+use super::figures::{self, Values, branch_figures, node_figures};
 use super::rows::{Id, Shown, What};
 use super::tree::{Gaps, Leaf, Step, Sum};
 use crate::model::{GpuCell, MigInstance, NodeLinks, truncate_middle};
@@ -346,9 +346,9 @@ fn line(view: &TopologyView, row: &Shown, plan: &Plan, ctx: &Ctx<'_>) -> Line<'s
         }
         What::Group(leaf, at) => {
             if let Some(group) = leaf.groups.get(*at) {
-                let part = group::part(leaf, group);
+                let part = figures::part(leaf, group);
                 pen.name(&group.name, room, false, None);
-                pen.figures(plan, &group::figures(&part));
+                pen.figures(plan, &figures::of_part(&part));
                 pen.text("  ", Meaning::Text);
                 let drawn = gpu_look::row(&part, plan.notes.min(24), ctx);
                 pen.spans.extend(drawn.spans);
@@ -427,41 +427,6 @@ fn lit_pods(view: &TopologyView, leaf: &Leaf) -> u32 {
 fn links(row: &NodeRow) -> Option<String> {
     let model = row.node.as_ref()?.gpus.model.as_ref()?;
     NodeLinks::of(model, row.gpus()?).map(NodeLinks::name)
-}
-
-/// The values of [`FIGURES`]; `None`: not known, which is not zero.
-pub(super) struct Values {
-    pub(super) gpus: Option<u32>,
-    pub(super) used: Option<f64>,
-    pub(super) free: Option<f64>,
-    pub(super) hole: Option<(u32, u32)>,
-    /// `None`: not counted.
-    pub(super) gangs: Option<(u32, u32)>,
-    pub(super) sick: f64,
-}
-
-fn branch_figures(sum: &Sum, gangs: (u32, u32)) -> Values {
-    let known = sum.unknown < sum.nodes;
-    Values {
-        gpus: (sum.gpus > 0 || known).then_some(sum.gpus),
-        used: known.then_some(sum.used),
-        free: known.then_some(sum.free),
-        hole: known.then_some(sum.hole),
-        gangs: Some(gangs),
-        sick: sum.sick,
-    }
-}
-
-fn node_figures(leaf: &Leaf, gangs: (u32, u32)) -> Values {
-    let row = &leaf.row;
-    Values {
-        gpus: row.gpus(),
-        used: row.used_gpus,
-        free: row.free_gpus,
-        hole: leaf.hole.map(|n| (n, 1)),
-        gangs: Some(gangs),
-        sick: row.sick_gpus,
-    }
 }
 
 fn branch_note(sum: &Sum) -> String {
