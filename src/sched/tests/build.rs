@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 use crate::model::{
     Change, Constraints, Decision, DecisionKind, Delta, Gone, GroupName, Job, Meta, Node, Owner,
-    Phase, Pod, Reason, Resources, Str, Uid,
+    Phase, Pod, Queue, QueueTerms, Reason, Resources, Str, Uid,
 };
 use crate::plan::{Action, Plan};
 use crate::sched::{SchedConfig, State, decide};
@@ -23,6 +23,31 @@ pub(super) fn meta(name: &str) -> Meta {
         created: Some(at(0)),
         ..Meta::default()
     }
+}
+
+/// A queue of the namespace of its name with so many GPUs guaranteed, changed by `change`.
+pub(super) fn queue_with(name: &str, guaranteed: i64, change: impl FnOnce(&mut Queue)) -> Delta {
+    let mut queue = Queue {
+        meta: Meta {
+            namespace: "".into(),
+            ..meta(name)
+        },
+        namespaces: [name.into()].into(),
+        terms: [QueueTerms {
+            guaranteed_milli_gpu: guaranteed * 1_000,
+            ..QueueTerms::default()
+        }]
+        .into(),
+        ..Queue::default()
+    };
+    change(&mut queue);
+    Delta::Queue(Change::Set(Arc::new(queue)))
+}
+
+/// The pod in another namespace.
+pub(super) fn of(namespace: &str, mut pod: Pod) -> Pod {
+    pod.meta.namespace = namespace.into();
+    pod
 }
 
 pub(super) fn pairs(list: &[(&str, &str)]) -> Box<[(Str, Str)]> {

@@ -7,34 +7,10 @@ use std::sync::Arc;
 use super::build::*;
 use crate::model::{
     Admitter, AdmitterQueue, Change, Delta, DisruptionBudget, Foreign, ForeignBody, ForeignKind,
-    GpuResource, MatchExpression, Meta, Operator, Pod, Queue, QueueKey, QueueStatus, QueueTerm,
-    QueueTerms, Uid,
+    GpuResource, MatchExpression, Meta, Operator, Pod, QueueKey, QueueStatus, QueueTerm, Uid,
 };
 use crate::plan::{Action, Plan};
 use crate::sched::{Change as What, SchedConfig, State, decide, explain, tell_queues};
-
-fn queue_with(name: &str, guaranteed: i64, change: impl FnOnce(&mut Queue)) -> Delta {
-    let mut queue = Queue {
-        meta: Meta {
-            namespace: "".into(),
-            ..meta(name)
-        },
-        namespaces: [name.into()].into(),
-        terms: [QueueTerms {
-            guaranteed_milli_gpu: guaranteed * 1_000,
-            ..QueueTerms::default()
-        }]
-        .into(),
-        ..Queue::default()
-    };
-    change(&mut queue);
-    Delta::Queue(Change::Set(Arc::new(queue)))
-}
-
-fn of(namespace: &str, mut pod: Pod) -> Pod {
-    pod.meta.namespace = namespace.into();
-    pod
-}
 
 /// Two GPUs, both held by queue a, which is due none; a pod of queue b, which is due two, waits.
 fn busy(a: Delta) -> State {

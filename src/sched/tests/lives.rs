@@ -1,9 +1,7 @@
 //! What long random lives have found, each by itself.
 
-use std::sync::Arc;
-
 use super::build::*;
-use crate::model::{Change, Delta, Meta, Owner, Pod, Queue, QueueTerms, Uid};
+use crate::model::{Change, Delta, Owner, Pod, Uid};
 use crate::plan::Plan;
 use crate::sched::{SchedConfig, State, decide};
 
@@ -41,24 +39,7 @@ fn gone_pod(pod: &Pod) -> Delta {
 }
 
 fn queue(name: &str, guaranteed: i64) -> Delta {
-    Delta::Queue(Change::Set(Arc::new(Queue {
-        meta: Meta {
-            namespace: "".into(),
-            ..meta(name)
-        },
-        namespaces: [name.into()].into(),
-        terms: [QueueTerms {
-            guaranteed_milli_gpu: guaranteed * 1_000,
-            ..QueueTerms::default()
-        }]
-        .into(),
-        ..Queue::default()
-    })))
-}
-
-fn of(namespace: &str, mut pod: Pod) -> Pod {
-    pod.meta.namespace = namespace.into();
-    pod
+    queue_with(name, guaranteed, |_| {})
 }
 
 fn held(plan: &Plan) -> Vec<&str> {

@@ -3,32 +3,16 @@
 use std::sync::Arc;
 
 use super::build::*;
-use crate::model::{
-    Change, Delta, Gone, Meta, Pod, Queue, QueuePreemption, QueueTerms, ReclaimFrom, Uid,
-};
+use crate::model::{Change, Delta, Gone, Queue, QueuePreemption, ReclaimFrom, Uid};
 use crate::plan::{Action, Plan};
 use crate::sched::{Change as What, SchedConfig, State, decide, explain};
 
 fn queue(name: &str, guaranteed: i64, limit: Option<i64>) -> Delta {
-    Delta::Queue(Change::Set(Arc::new(Queue {
-        meta: Meta {
-            namespace: "".into(),
-            ..meta(name)
-        },
-        namespaces: [name.into()].into(),
-        terms: [QueueTerms {
-            guaranteed_milli_gpu: guaranteed * 1_000,
-            limit_milli_gpu: limit.map(|l| l * 1_000),
-            ..QueueTerms::default()
-        }]
-        .into(),
-        ..Queue::default()
-    })))
-}
-
-fn of(namespace: &str, mut pod: Pod) -> Pod {
-    pod.meta.namespace = namespace.into();
-    pod
+    queue_with(name, guaranteed, |queue| {
+        for terms in &mut queue.terms {
+            terms.limit_milli_gpu = limit.map(|l| l * 1_000);
+        }
+    })
 }
 
 fn busy() -> State {
